@@ -314,7 +314,9 @@ fn order_and_share_hold_for_rows_of_owners_and_code() {
     let rows = rows_of("masked.pmbpf", &["--sort", "minor_faults", "--min-share", "2"]);
     let faults: Vec<f64> = rows
         .iter()
-        .filter(|row| row["kind"] == "metric" && row["metric"] == "minor_faults" && row["owner"]["kind"] != "target")
+        .filter(|row| {
+            row["kind"] == "metric" && row["metric"] == "minor_faults" && row["owner"]["kind"] != "target"
+        })
         .map(|row| row["value"].as_f64().unwrap())
         .collect();
     assert!(faults.len() > 1 && faults.is_sorted_by(|one, next| one >= next), "{faults:?}");

@@ -65,9 +65,7 @@ fn add_instructions(function: &mut Annotated, symfs: &[PathBuf]) {
     let found = match (&function.build_id, &function.module, hit) {
         _ if function.kernel => Err("the kernel's code is in no file".to_owned()),
         _ if symfs.is_empty() => Err("--symfs names a folder with its file (`/` is this host's)".to_owned()),
-        (Some(build_id), Some(path), Some(offset)) => {
-            instructions_recorded(build_id, &path.to_path(), offset, symfs)
-        }
+        (Some(build_id), Some(path), Some(offset)) => instructions_recorded(build_id, path, offset, symfs),
         _ => Err("the recording has no build id of its file".to_owned()),
     };
     match found {

@@ -35,6 +35,7 @@ use crate::{
     },
     plan::Target,
     session::Next,
+    symbol::Unfound,
     view::{ReportFormat, View, hdr_log::HdrLog, text::Style},
 };
 
@@ -64,6 +65,8 @@ pub(super) struct Pipeline<'a> {
     followed: Vec<Followed>,
     /// As `read_at_ns` of the cost that is reported.
     cost_read_at_ns: Option<u64>,
+    /// What became missing behind the header.
+    missing: Vec<Absent>,
 }
 
 /// Cgroups whose names are kept, those of forgotten ones included; where ledgers know that many, twice as many.
@@ -118,6 +121,7 @@ impl<'a> Pipeline<'a> {
             generations: Generations::default(),
             followed: Vec::new(),
             cost_read_at_ns: None,
+            missing: Vec::new(),
         })
     }
 
@@ -246,11 +250,14 @@ impl<'a> Pipeline<'a> {
         }
     }
 
-    /// Looks up the names that a recording lacks in files of `folders`.
-    pub(super) fn name_from(&mut self, folders: &[PathBuf]) {
-        if let Some(tasks) = &mut self.tasks {
-            tasks.name_from(folders);
-        }
+    /// What is missing, too.
+    pub(super) fn miss(&mut self, missing: Vec<Absent>) {
+        self.missing.extend(missing);
+    }
+
+    /// Looks up the names that a recording lacks in files of `folders`. Returns the files that none of them has.
+    pub(super) fn name_from(&mut self, folders: &[PathBuf]) -> Vec<Unfound> {
+        self.tasks.as_mut().map_or(Vec::new(), |tasks| tasks.name_from(folders))
     }
 
     /// The functions of this name that samples of `owners` hit, of everybody if there are none, by line and instruction.
@@ -303,7 +310,8 @@ impl<'a> Pipeline<'a> {
     fn report(&self, counts: Option<Stat>) -> Report {
         let left_out = self.header.counts.iter().filter_map(|counts| counts.plan.left_out.as_ref());
         let left_out = left_out.map(|why| Absent { what: "events".to_owned(), why: why.clone() });
-        let missing = self.header.missing.iter().cloned().chain(left_out).collect();
+        let known = self.header.missing.iter().chain(&self.missing).cloned();
+        let missing = known.chain(left_out).collect();
         Report { counts, missing, ..Report::default() }
     }
 

@@ -5,10 +5,11 @@ use std::{path::PathBuf, time::Duration};
 use super::{failure::Quality, pipeline::Pipeline, redaction::Redacting};
 use crate::{
     drain::{
-        Drain, Ending, Names, Stopped,
+        Absent, Drain, Ending, Names, Stopped,
         recording::{Entries, Entry},
     },
     metric::Report,
+    symbol::Unfound,
 };
 
 /// Sends a recording through a pipeline to its end, every drain through `thin` first; the whole run's report, and how the recording
@@ -24,10 +25,31 @@ pub(super) fn finish(
     if let Some(names) = &end.names {
         pipeline.name(&redacting.of(names.clone())?);
     }
-    if !symfs.is_empty() {
-        pipeline.name_from(symfs);
-    }
+    let unfound = if symfs.is_empty() { Vec::new() } else { pipeline.name_from(symfs) };
+    pipeline.miss(missing(&unfound));
     Ok((pipeline.finish(&end.ending())?, end))
+}
+
+/// Files of a list that are told of.
+const UNFOUND_LISTED: usize = 8;
+
+/// Names that are missing because no folder of --symfs has their files.
+fn missing(unfound: &[Unfound]) -> Vec<Absent> {
+    let (stripped, others): (Vec<&Unfound>, Vec<&Unfound>) =
+        unfound.iter().partition(|file| file.is_stripped);
+    let kinds = [
+        ("no folder of --symfs has a file with the build id of", others),
+        ("no folder of --symfs has a debug file, by build id, of the stripped", stripped),
+    ];
+    let absent = |(why, files): (&str, Vec<&Unfound>)| {
+        let listed = files.iter().take(UNFOUND_LISTED);
+        let listed: Vec<String> =
+            listed.map(|file| format!("{} ({})", file.path.terminal(), file.build_id)).collect();
+        let more = files.len().saturating_sub(UNFOUND_LISTED);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        Absent { what: "names".to_owned(), why: format!("{why} {}{more}", listed.join(", ")) }
+    };
+    kinds.into_iter().filter(|(_, files)| !files.is_empty()).map(absent).collect()
 }
 
 /// The names that a recording ends with, for reports of intervals that are written before its end is read.

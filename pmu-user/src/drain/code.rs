@@ -44,7 +44,7 @@ impl From<At> for (u32, u64) {
 }
 
 /// What code is part of: the kernel, a mapped file, what a JIT made, or nothing that is known.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceRow {
     /// Its number.
     pub source: u32,
@@ -56,6 +56,42 @@ pub struct SourceRow {
     pub build_id: Option<String>,
     /// Why its code has no name while none has been looked up.
     pub unnamed: String,
+    /// What of it is loaded to be executed, if it is a file: so that names can be looked up in its debug file alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub loaded: Vec<Loaded>,
+}
+
+/// A part of an ELF file that is loaded: a program header (elf(5), `PT_LOAD`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(from = "(u64, u64, u64)", into = "(u64, u64, u64)")]
+pub struct Loaded {
+    /// Where it begins in the file.
+    pub offset: u64,
+    /// Bytes of it there.
+    pub bytes: u64,
+    /// The address that it is loaded at, in the file's own terms.
+    pub address: u64,
+}
+
+impl Loaded {
+    /// The address that an offset in the file is loaded at, if it is in this part.
+    #[must_use]
+    pub fn address_of(self, offset: u64) -> Option<u64> {
+        let within = offset.checked_sub(self.offset).filter(|&within| within < self.bytes)?;
+        self.address.checked_add(within)
+    }
+}
+
+impl From<(u64, u64, u64)> for Loaded {
+    fn from((offset, bytes, address): (u64, u64, u64)) -> Self {
+        Self { offset, bytes, address }
+    }
+}
+
+impl From<Loaded> for (u64, u64, u64) {
+    fn from(loaded: Loaded) -> Self {
+        (loaded.offset, loaded.bytes, loaded.address)
+    }
 }
 
 /// The name of code.
@@ -65,6 +101,17 @@ pub struct Name {
     pub at: At,
     /// Function and source line, if they are known; else why not.
     pub code: Result<Code, String>,
+    /// Where its function begins, if that is known although its name is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub begins: Option<u64>,
+}
+
+impl Name {
+    /// Of code.
+    #[must_use]
+    pub const fn new(at: At, code: Result<Code, String>) -> Self {
+        Self { at, code, begins: None }
+    }
 }
 
 /// A file and an offset in it, enough to look code up later, elsewhere.
@@ -77,18 +124,34 @@ pub struct Module {
     pub build_id: Option<String>,
     /// Offset of the code in the file.
     pub offset: u64,
+    /// What of the file is loaded to be executed, if that was recorded.
+    #[serde(skip)]
+    pub loaded: Vec<Loaded>,
 }
 
 /// What an instruction is part of.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Code {
     /// Function, demangled.
     #[serde(with = "exact")]
     pub function: Untrusted,
-    /// Source line.
+    /// Source line; where functions are inlined, the one that calls the outermost of them.
     pub line: Option<Line>,
     /// Functions inlined there, outermost first.
     pub inlined: Vec<Word>,
+    /// The line in each of them, in their order; none at all in older recordings.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inlined_lines: Vec<Option<Line>>,
+}
+
+impl Code {
+    /// The functions that an instruction is part of, outermost first, each with the line in it.
+    pub fn parts(&self) -> impl DoubleEndedIterator<Item = (&Untrusted, Option<&Line>)> {
+        (0..=self.inlined.len()).map(|index| match index.checked_sub(1) {
+            None => (&self.function, self.line.as_ref()),
+            Some(index) => (&self.inlined[index].0, self.inlined_lines.get(index).and_then(Option::as_ref)),
+        })
+    }
 }
 
 /// A name that others chose, in a list or where there may be none.

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use super::{
     filter::{Pattern, Unmet},
-    hot::{of_event, share},
+    hot::{Placed, of_event, share},
     value::Known,
 };
 use crate::{
-    drain::{Line, Owner},
+    drain::Owner,
     model::{HotKey, Interval, Ledger, WeightedSamples, is_kernel},
     suggest::{did_you_mean, glob, nearest},
     untrusted::Untrusted,
@@ -33,11 +33,20 @@ pub struct Annotated {
     /// Its samples by event, and their share of the event's that hit the target.
     pub events: Vec<EventShare>,
     /// Source lines, most samples of the first event first.
-    pub lines: Vec<(Line, Vec<EventShare>)>,
+    pub lines: Vec<AnnotatedLine>,
     /// Instructions, in the order of their offsets: those that samples hit, and if the file was there all.
     pub instructions: Vec<Instruction>,
     /// Why only instructions that samples hit are there, if so.
     pub no_code: Option<String>,
+}
+
+/// A source line of a function, or of one that is inlined in it.
+#[derive(Clone, Debug)]
+pub struct AnnotatedLine {
+    /// Where it is.
+    pub place: Placed,
+    /// By event.
+    pub events: Vec<EventShare>,
 }
 
 /// What an event says of a part of a function.
@@ -57,7 +66,7 @@ pub struct Instruction {
     /// The instruction itself, if it is known.
     pub text: Option<Untrusted>,
     /// Its source line, if samples hit it and it is known.
-    pub line: Option<Line>,
+    pub place: Option<Placed>,
     /// By event; none where no sample hit it.
     pub events: Vec<EventShare>,
 }
@@ -69,11 +78,12 @@ type Key = (Untrusted, Option<Untrusted>, Option<String>, bool);
 #[derive(Default)]
 struct Sum {
     all: Vec<WeightedSamples>,
-    lines: BTreeMap<Line, Vec<WeightedSamples>>,
-    offsets: BTreeMap<u64, (Option<Line>, Vec<WeightedSamples>)>,
+    lines: BTreeMap<Placed, Vec<WeightedSamples>>,
+    offsets: BTreeMap<u64, (Option<Placed>, Vec<WeightedSamples>)>,
 }
 
-/// The functions of this name, or that match it with `*` and `?`, most samples first; of `owners` alone, if there are any.
+/// The functions of this name, or that match it with `*` and `?`, most samples first; of `owners` alone, if there are any. Where a function
+/// of the name is inlined, the samples that hit it there.
 ///
 /// # Errors
 ///
@@ -96,23 +106,20 @@ pub fn annotate(
         of_event(&mut totals, key.event).merge(tally);
         let named = ledger.code(key.at);
         let Ok(code) = named.code else { continue };
-        if !is_called(&code.function, wanted) {
+        let Some((name, _)) = code.parts().find(|(name, _)| is_called(name, wanted)) else {
             let samples = others.entry(&code.function).or_default();
             *samples = samples.saturating_add(tally.samples);
             continue;
-        }
-        let function = (
-            code.function.clone(),
-            named.path.cloned(),
-            named.build_id.map(str::to_owned),
-            is_kernel(key.at),
-        );
+        };
+        let function =
+            (name.clone(), named.path.cloned(), named.build_id.map(str::to_owned), is_kernel(key.at));
         let sum = sums.entry(function).or_default();
         of_event(&mut sum.all, key.event).merge(tally);
-        if let Some(line) = &code.line {
-            of_event(sum.lines.entry(line.clone()).or_default(), key.event).merge(tally);
+        let place = Placed::of(code);
+        if let Some(place) = &place {
+            of_event(sum.lines.entry(place.clone()).or_default(), key.event).merge(tally);
         }
-        let (_, at) = sum.offsets.entry(key.at.offset).or_insert_with(|| (code.line.clone(), Vec::new()));
+        let (_, at) = sum.offsets.entry(key.at.offset).or_insert_with(|| (place, Vec::new()));
         of_event(at, key.event).merge(tally);
     }
     if sums.is_empty() {
@@ -162,13 +169,16 @@ fn shares(parts: &[WeightedSamples], all: &[WeightedSamples]) -> Vec<EventShare>
 fn function((name, module, build_id, kernel): Key, sum: Sum, totals: &[WeightedSamples]) -> Annotated {
     let mut all = sum.all;
     all.resize(totals.len(), WeightedSamples::default());
-    let mut lines: Vec<(Line, Vec<EventShare>)> =
-        sum.lines.into_iter().map(|(line, parts)| (line, shares(&parts, &all))).collect();
-    lines.sort_by(|(_, one), (_, other)| by_weight(other, one));
-    let instruction = |(offset, (line, parts)): (u64, (Option<Line>, Vec<WeightedSamples>))| Instruction {
+    let line = |(place, parts): (Placed, Vec<WeightedSamples>)| AnnotatedLine {
+        place,
+        events: shares(&parts, &all),
+    };
+    let mut lines: Vec<AnnotatedLine> = sum.lines.into_iter().map(line).collect();
+    lines.sort_by(|one, other| by_weight(&other.events, &one.events));
+    let instruction = |(offset, (place, parts)): (u64, (Option<Placed>, Vec<WeightedSamples>))| Instruction {
         offset,
         text: None,
-        line,
+        place,
         events: shares(&parts, &all),
     };
     Annotated {
@@ -189,7 +199,7 @@ impl Annotated {
         let mut all: BTreeMap<u64, Instruction> =
             std::mem::take(&mut self.instructions).into_iter().map(|one| (one.offset, one)).collect();
         for (offset, text) in code {
-            let without = || Instruction { offset, text: None, line: None, events: Vec::new() };
+            let without = || Instruction { offset, text: None, place: None, events: Vec::new() };
             all.entry(offset).or_insert_with(without).text = Some(text);
         }
         self.instructions = all.into_values().collect();
@@ -198,7 +208,7 @@ impl Annotated {
 
 #[cfg(test)]
 mod tests {
-    use super::{Annotated, annotate, is_called};
+    use super::{Annotated, AnnotatedLine, annotate, is_called};
     use crate::{
         drain::{At, Code, CodeRow, Line, Located, Name, Names, SlotId, SourceRow},
         model::Ledger,
@@ -220,12 +230,16 @@ mod tests {
             event,
             cpu: None,
         };
-        let name = |offset, function: &str, number| Name {
-            at: At { source: SOURCE, offset },
-            code: Ok(Code { function: function.into(), line: Some(line(number)), inlined: Vec::new() }),
+        let name = |offset, function: &str, number| {
+            let code = Code { function: function.into(), line: Some(line(number)), ..Code::default() };
+            Name::new(At { source: SOURCE, offset }, Ok(code))
         };
-        let source =
-            SourceRow { source: SOURCE, path: None, build_id: Some("ab".to_owned()), unnamed: String::new() };
+        let source = SourceRow {
+            source: SOURCE,
+            build_id: Some("ab".to_owned()),
+            unnamed: String::new(),
+            ..SourceRow::default()
+        };
         let located = Located {
             sources: vec![source],
             code: vec![row(16, 60, 0), row(20, 20, 0), row(24, 20, 0), row(20, 7, 1), row(99, 100, 0)],
@@ -248,8 +262,11 @@ mod tests {
         let lines: Vec<_> = serve
             .lines
             .iter()
-            .map(|(line, events)| {
-                (line.line, events.iter().map(|event| percent(event.share.estimate)).collect::<Vec<_>>())
+            .map(|AnnotatedLine { place, events }| {
+                (
+                    place.line.line,
+                    events.iter().map(|event| percent(event.share.estimate)).collect::<Vec<_>>(),
+                )
             })
             .collect();
         assert_eq!(lines, [(3, vec![80, 0]), (4, vec![20, 100])]);

@@ -202,7 +202,8 @@ mod tests {
 
     /// A stack, innermost frame last, as a tree shows it.
     fn stack(whose: &str, frames: &str, samples: u64) -> HotStack {
-        let frame = |name: &str| Frame::Function { name: name.into(), module: None, build_id: None };
+        let frame =
+            |name: &str| Frame::Function { name: name.into(), module: None, build_id: None, inlined: false };
         HotStack {
             owner: owner(whose),
             frames: frames.split(' ').rev().map(frame).collect(),
@@ -210,6 +211,7 @@ mod tests {
             samples: vec![samples],
             tallies: vec![WeightedSamples::new(samples, 1.0)],
             share: Known { estimate: 0.0, low: 0.0, high: 0.0, coverage: 1.0, how: How::Sampled },
+            by_line: Vec::new(),
         }
     }
 

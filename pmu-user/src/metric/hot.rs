@@ -1,12 +1,20 @@
 //! What samples hit: functions, with their lines, and stacks; and how far user stacks lead. The kernel follows frame pointers, which most
 //! distributions' libraries do not keep, and of stacks that are unwound by DWARF only the innermost part is copied.
 
+mod lines;
 mod merged;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::HashMap, hash::Hash};
+use std::{
+    collections::{HashMap, HashSet},
+    hash::Hash,
+    sync::Arc,
+};
 
+pub(super) use self::lines::LinedStack;
+pub use self::lines::{HotInlined, HotLine, Placed};
+use self::lines::{Lines, StackSum, expanded};
 pub use self::merged::{HotModule, TargetFunction};
 pub(super) use self::merged::{Sampled, TargetStack, hottest, modules, of_target};
 
@@ -29,6 +37,8 @@ use crate::{
 
 /// Lines that a function lists.
 const LINES_MAX: usize = 3;
+/// Inlined functions that it lists.
+const INLINED_MAX: usize = 8;
 
 /// Where samples hit, as far as it can be named.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -41,8 +51,10 @@ pub enum Frame {
         module: Option<Untrusted>,
         /// Its build id.
         build_id: Option<String>,
+        /// Is it inlined in the next one of its stack?
+        inlined: bool,
     },
-    /// An address in a file that has no symbols.
+    /// An address in a file that has no symbols; of a function, where that begins.
     Offset {
         /// File.
         module: Untrusted,
@@ -76,10 +88,10 @@ pub struct HotFunction {
     pub ratios: Vec<RatioReport>,
     /// Samples by event, with their weights.
     pub tallies: Vec<WeightedSamples>,
-    /// Its lines, the hottest first, with their samples by event.
-    pub lines: Vec<(Line, Vec<u64>)>,
-    /// Functions inlined at its hottest address, outermost first.
-    pub inlined: Vec<Untrusted>,
+    /// Its lines, the hottest first.
+    pub lines: Vec<HotLine>,
+    /// Functions inlined in it that samples hit, those with most samples first.
+    pub inlined: Vec<HotInlined>,
     /// Build id of its file.
     pub build_id: Option<String>,
     /// Why it has no name, if it has none.
@@ -88,8 +100,13 @@ pub struct HotFunction {
 
 impl HotFunction {
     /// The lines that are shown.
-    pub fn hottest_lines(&self) -> &[(Line, Vec<u64>)] {
+    pub fn hottest_lines(&self) -> &[HotLine] {
         &self.lines[..self.lines.len().min(LINES_MAX)]
+    }
+
+    /// The inlined functions that are shown.
+    pub fn hottest_inlined(&self) -> &[HotInlined] {
+        &self.inlined[..self.inlined.len().min(INLINED_MAX)]
     }
 }
 
@@ -111,7 +128,7 @@ pub struct HotEvent {
 pub struct HotStack {
     /// Whose.
     pub owner: Owner,
-    /// Frames, innermost first, kernel before user.
+    /// Frames, innermost first, kernel before user; inlined functions before those that they are inlined in.
     pub frames: Vec<Frame>,
     /// How many of them are the kernel's.
     pub kernel: usize,
@@ -121,6 +138,8 @@ pub struct HotStack {
     pub tallies: Vec<WeightedSamples>,
     /// Share of the first event's samples with a stack, or of the time of waits (0 to 1).
     pub share: Known,
+    /// The same samples by the source lines of the frames.
+    pub by_line: Vec<LinedStack>,
 }
 
 /// What makes two samples hit the same function: an owner's, in one file, whatever it is called and wherever it is mapped.
@@ -137,7 +156,7 @@ struct Key {
 #[derive(Default)]
 struct Sum<'a> {
     events: Vec<WeightedSamples>,
-    lines: HashMap<&'a Line, Vec<u64>>,
+    lines: Lines<'a>,
     /// Samples by event, and where.
     hottest: (Vec<u64>, Option<NamedCode<'a>>),
 }
@@ -185,12 +204,9 @@ pub(super) fn functions(
             let samples = of_event(&mut here, key.event);
             *samples = samples.saturating_add(tally.samples);
         }
-        if let Some(line) = named.code.ok().and_then(|code| code.line.as_ref()) {
-            let line = sum.lines.entry(line).or_default();
-            for (samples, event) in here.iter().zip(0..) {
-                let sum = of_event(line, event);
-                *sum = u64::saturating_add(*sum, *samples);
-            }
+        if let Ok(known) = named.code {
+            let first = code.iter().find(|(key, _)| key.event == 0).map(|(_, tally)| *tally);
+            sum.lines.add(known, &here, first);
         }
         if here > sum.hottest.0 {
             sum.hottest = (here, Some(named));
@@ -223,10 +239,8 @@ pub(super) fn share(part: &WeightedSamples, all: &WeightedSamples) -> Known {
 }
 
 fn function(owner: Owner, key: Key, sum: Sum<'_>, totals: &[WeightedSamples], scale: &Scale) -> HotFunction {
-    let mut lines: Vec<(Line, Vec<u64>)> =
-        sum.lines.into_iter().map(|(line, samples)| (line.clone(), samples)).collect();
-    sort(&mut lines, |(line, samples)| (samples.clone(), line.clone()));
     let first = of(&sum.events, 0);
+    let (lines, inlined) = sum.lines.sums(&of(totals, 0));
     let code = sum.hottest.1.map(|named| named.code);
     HotFunction {
         unnamed: match (&key.frame, code) {
@@ -243,10 +257,7 @@ fn function(owner: Owner, key: Key, sum: Sum<'_>, totals: &[WeightedSamples], sc
         ratios: scale.ratios(|event| of(&sum.events, event)),
         tallies: sum.events,
         lines,
-        inlined: match code {
-            Some(Ok(code)) => code.inlined.iter().map(|word| word.0.clone()).collect(),
-            _ => Vec::new(),
-        },
+        inlined,
         build_id: key.build_id,
     }
 }
@@ -292,29 +303,34 @@ pub(super) fn add_up<'a>(
     share: Share,
 ) -> Vec<HotStack> {
     let mut all = WeightedSamples::default();
-    let mut sums: HashMap<(OwnerIndex, usize, Vec<Frame>), Vec<WeightedSamples>> = HashMap::new();
+    let mut sums: HashMap<(OwnerIndex, usize, Vec<Frame>), StackSum> = HashMap::new();
+    let mut known: HashSet<Arc<Line>> = HashSet::new();
     // In order, because sums of weights depend on it in their last digits.
     let mut stacks: Vec<(&StackKey, &WeightedSamples)> = stacks.collect();
     stacks.sort_unstable_by_key(|(key, _)| *key);
     for (StackKey { event, owner, frames }, tally) in stacks {
         let kernel = frames.iter().take_while(|&&at| is_kernel(at)).count();
-        let mut frames: Vec<Frame> = frames.iter().map(|&at| frame(ledger.code(at), at)).collect();
+        let (mut frames, mut lines) = expanded(ledger, frames, &mut known);
+        // Nothing is inlined in the kernel's: that has no DWARF here.
         let skipped = skip(&frames[..kernel]);
         frames.drain(..skipped);
+        lines.drain(..skipped);
         let sum = sums.entry((*owner, kernel - skipped, frames)).or_default();
         let event = if *event == OFF_CPU { 0 } else { *event };
-        of_event(sum, event).merge(tally);
+        of_event(&mut sum.tallies, event).merge(tally);
+        of_event(sum.by_line.entry(lines).or_default(), event).merge(tally);
         if event == 0 {
             all.merge(tally);
         }
     }
-    let stack = |((owner, kernel, frames), tallies): (_, Vec<WeightedSamples>)| HotStack {
+    let stack = |((owner, kernel, frames), StackSum { tallies, by_line }): (_, StackSum)| HotStack {
         owner: ledger.owner(owner).clone(),
         frames,
         kernel,
         samples: tallies.iter().map(|tally| tally.samples).collect(),
         share: share(&tallies.first().copied().unwrap_or_default(), &all),
         tallies,
+        by_line: by_line.into_iter().map(|(lines, tallies)| LinedStack { lines, tallies }).collect(),
     };
     sums.into_iter().map(stack).collect()
 }
@@ -326,11 +342,12 @@ fn frame(named: NamedCode<'_>, at: At) -> Frame {
             name: code.function.clone(),
             module: path.cloned(),
             build_id: named.build_id.map(str::to_owned),
+            inlined: false,
         },
         (Err(_), Some(path)) => Frame::Offset {
             module: path.clone(),
             build_id: named.build_id.map(str::to_owned),
-            offset: at.offset,
+            offset: named.begins.unwrap_or(at.offset),
         },
         (Err(_), None) => Frame::Address(at.offset),
     }

@@ -48,7 +48,10 @@ pub use self::{
     cost::{CostReport, ProgramCost},
     floor::Floor,
     gap::{BlindClass, GapReport},
-    hot::{Frame, HotEvent, HotFunction, HotModule, HotStack, StackEnds, TargetFunction},
+    hot::{
+        Frame, HotEvent, HotFunction, HotInlined, HotLine, HotModule, HotStack, Placed, StackEnds,
+        TargetFunction,
+    },
     limited::Limited,
     owners::{OwnerOrTarget, OwnerReport},
     pressure::Pressure,

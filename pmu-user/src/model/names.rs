@@ -17,13 +17,16 @@ pub struct NamedCode<'a> {
     pub build_id: Option<&'a str>,
     /// Function and source line, or why they are not known.
     pub code: Result<&'a Code, &'a str>,
+    /// Where its function begins, if that is known although its name is not.
+    pub begins: Option<u64>,
 }
 
 /// Sources of code, and the names of what is in them.
 #[derive(Debug, Default)]
 pub(super) struct CodeNames {
     sources: HashMap<u32, SourceRow>,
-    names: HashMap<At, Result<Code, String>>,
+    /// By code, each with where its function begins if no more is known of that.
+    names: HashMap<At, (Result<Code, String>, Option<u64>)>,
     /// Code of functions that threads begin with, as unwinding found.
     first: HashSet<At>,
 }
@@ -47,30 +50,34 @@ impl CodeNames {
 
     /// Takes names.
     pub(super) fn learn(&mut self, names: &[Name]) {
-        self.names.extend(names.iter().map(|name| (name.at, name.code.clone())));
+        self.names.extend(names.iter().map(|name| (name.at, (name.code.clone(), name.begins))));
     }
 
     /// What is known of an instruction.
     pub(super) fn of(&self, at: At) -> NamedCode<'_> {
         let source = self.sources.get(&at.source);
-        let code = match (self.names.get(&at), source) {
-            (Some(Ok(code)), _) => Ok(code),
-            (Some(Err(why)), _) => Err(why.as_str()),
+        let known = self.names.get(&at);
+        let code = match (known, source) {
+            (Some((Ok(code), _)), _) => Ok(code),
+            (Some((Err(why), _)), _) => Err(why.as_str()),
             (None, Some(source)) => Err(source.unnamed.as_str()),
             (None, None) => Err("it was not looked up"),
         };
         let path = source.and_then(|source| source.path.as_ref()).map(|path| &path.0);
-        NamedCode { path, build_id: source.and_then(|source| source.build_id.as_deref()), code }
+        let build_id = source.and_then(|source| source.build_id.as_deref());
+        NamedCode { path, build_id, code, begins: known.and_then(|(_, begins)| *begins) }
     }
 
     /// Those of `wanted` that have no name but a file, each with what it would be named by.
     pub(super) fn unnamed(&self, wanted: impl Iterator<Item = At>) -> Vec<(At, Module)> {
         let module = |at: At| {
-            let NamedCode { path, build_id, code } = self.of(at);
+            let NamedCode { path, build_id, code, .. } = self.of(at);
+            let loaded = || self.sources.get(&at.source).map_or(Vec::new(), |source| source.loaded.clone());
             let module = || Module {
                 path: path.cloned().unwrap_or_default(),
                 build_id: build_id.map(str::to_owned),
                 offset: at.offset,
+                loaded: loaded(),
             };
             (code.is_err() && path.is_some()).then(|| (at, module()))
         };
@@ -121,7 +128,7 @@ impl Addresses {
             None => At { source: self.source(None, located), offset: place.address },
         };
         self.at.insert((place.tgid, place.address), at);
-        Name { at, code: place.code.clone() }
+        Name::new(at, place.code.clone())
     }
 
     fn at(&mut self, tgid: u32, address: u64, located: &mut Located) -> At {
@@ -139,7 +146,7 @@ impl Addresses {
         *self.sources.entry(key.clone()).or_insert_with(|| {
             let (path, build_id) = key.map_or((None, None), |(path, id)| (Some(Word(path)), id));
             let unnamed = "its address was not recorded".to_owned();
-            located.sources.push(SourceRow { source: next, path, build_id, unnamed });
+            located.sources.push(SourceRow { source: next, path, build_id, unnamed, loaded: Vec::new() });
             next
         })
     }

@@ -20,7 +20,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use self::sentence::parts;
 use crate::{
-    drain::{At, Drain, Header, Located, Names, Place, TasksDrain},
+    drain::{At, Drain, Header, Located, Name, Names, Place, TasksDrain},
     machine::{Machine, io::Platform},
     plan::{Plan, count::CountPlan, io::IoPlan},
     untrusted::{
@@ -113,12 +113,19 @@ impl Redactor {
         at.offset = self.address(at.offset);
     }
 
+    fn name_of(&self, name: &mut Name) {
+        self.at(&mut name.at);
+        name.begins = name.begins.map(|offset| self.address(offset));
+    }
+
     fn located(&self, located: &mut Located) {
         located.code.iter_mut().for_each(|row| self.at(&mut row.at));
         located.stacks.iter_mut().flat_map(|row| &mut row.frames).for_each(|at| self.at(at));
         located.off_cpu.iter_mut().flat_map(|row| &mut row.frames).for_each(|at| self.at(at));
         located.unwinding.first.iter_mut().for_each(|at| self.at(at));
-        located.names.iter_mut().for_each(|name| self.at(&mut name.at));
+        located.names.iter_mut().for_each(|name| self.name_of(name));
+        // Program headers tell programs apart.
+        located.sources.iter_mut().for_each(|source| source.loaded.clear());
     }
 
     fn meet(&self, name: &str) {
@@ -217,7 +224,7 @@ impl Redact for Names {
     fn redact(&mut self, original: Self, by: &Redactor) {
         by.located(&mut self.located);
         for (name, original) in self.names.iter_mut().zip(original.names) {
-            by.at(&mut name.at);
+            by.name_of(name);
             // The kernel's functions are everybody's.
             if let (true, Ok(shown), Ok(code)) = (original.at.is_kernel(), &mut name.code, original.code) {
                 (shown.function, shown.inlined) = (code.function, code.inlined);

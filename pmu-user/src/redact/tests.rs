@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use super::Redactor;
 use crate::{
     drain::{
-        Absent, At, CgroupName, Code, Drain, Line, Located, Name, Names, Owner, OwnerRow, SlotId, SourceRow,
-        TasksDrain, Word,
+        Absent, At, CgroupName, Code, Drain, Line, Loaded, Located, Name, Names, Owner, OwnerRow, SlotId,
+        SourceRow, TasksDrain, Word,
     },
     machine::container::{Container, Identity, Pod, Runtime},
     untrusted::Untrusted,
@@ -93,13 +93,14 @@ fn functions_of_the_kernel_stay_and_no_address_does() {
     let code = |function: &str| {
         let line = Some(Line { file: Untrusted::from("/home/acme/x.c"), line: 3 });
         let inlined = vec![Word(Untrusted::from(format!("{function}_inlined")))];
-        Ok(Code { function: Untrusted::from(function), line, inlined })
+        let inlined_lines = vec![line.clone()];
+        Ok(Code { function: Untrusted::from(function), line, inlined, inlined_lines })
     };
     let kernel = At::kernel(0xffff_ffff_8100_1234);
     let user = At { source: 1, offset: 0x1234 };
     let start = At { source: 1, offset: 0x1000 };
     let names = [(kernel, "schedule"), (user, "acme::secret"), (start, "_start")];
-    let names = names.map(|(at, function)| Name { at, code: code(function) }).to_vec();
+    let names = names.map(|(at, function)| Name::new(at, code(function))).to_vec();
     let redactor = Redactor::new();
     let shown = redactor.of(Names { names, ..Names::default() }).unwrap().names;
     let text = serde_json::to_string(&shown).unwrap();
@@ -127,6 +128,7 @@ fn a_module_is_known_by_nothing_but_its_kind() {
         path: Some(Word(Untrusted::from(path))),
         build_id: Some("00112233445566778899aabbccddeeff".to_owned()),
         unnamed: "it has no symbols".to_owned(),
+        loaded: vec![Loaded { offset: 0x1000, bytes: 0x2345, address: 0x40_1000 }],
     };
     let sources = ["/usr/lib/acme/libacme.so.1", "[vdso]"].map(source).to_vec();
     let located = Located { sources, ..Located::default() };
@@ -135,7 +137,7 @@ fn a_module_is_known_by_nothing_but_its_kind() {
     assert!(path(0).starts_with("/usr/lib/name-") && path(0).matches("name-").count() == 2, "{}", path(0));
     assert_eq!(path(1), "[vdso]");
     assert!(shown[0].build_id.as_ref().unwrap().starts_with("name-"));
-    assert_eq!(shown[0].unnamed, "it has no symbols");
+    assert_eq!((shown[0].unnamed.as_str(), shown[0].loaded.len()), ("it has no symbols", 0));
 }
 
 #[test]

@@ -215,11 +215,18 @@ fn region(line: &[u8]) -> Option<Region> {
     })
 }
 
-/// The mapped file. Inode 0 is none; memfd and shared memory have inodes but hold generated code.
+/// The mapped file. Inode 0 is none.
 fn file(path: &[u8], id: FileId) -> Option<FileId> {
-    let generated = [&b"/memfd:"[..], b"/dev/zero", b"/SYSV"].iter().any(|begins| path.starts_with(begins));
-    (id.inode != 0 && !generated).then_some(id)
+    // The number of a segment is no inode (ipc/shm.c, `newseg`): it may be that of a memfd on the same device.
+    let device = if path.starts_with(SEGMENT) { (u32::MAX, id.device.1) } else { id.device };
+    (id.inode != 0).then_some(FileId { device, ..id })
 }
+
+/// What a segment of shared memory is called (shmget(2)).
+const SEGMENT: &[u8] = b"/SYSV";
+/// What files are called that are memory, and on no disk (memfd_create(2), shm_open(3), mmap(2) with `MAP_SHARED | MAP_ANONYMOUS` or
+/// `MAP_HUGETLB`): code in them is a program, or was generated.
+const MEMORY: [&[u8]; 5] = [b"/memfd:", SEGMENT, b"/dev/zero", b"/dev/shm/", b"/anon_hugepage"];
 
 impl Region {
     /// A mapping that the kernel told of.
@@ -236,19 +243,32 @@ impl Region {
         }
     }
 
+    /// Is its file memory, and on no disk?
+    pub(super) fn is_memory(&self) -> bool {
+        MEMORY.iter().any(|begins| self.path.as_bytes().starts_with(begins))
+    }
+
     /// What a mapping takes in an address map: half of a B-tree's room is empty where addresses ascend, and a path is an
     /// allocation of its own.
     fn bytes(&self) -> usize {
         2 * size_of::<(u64, Self)>() + ALLOCATION_BYTES + self.path.as_bytes().len()
     }
 
-    /// Opens the mapped file itself, whatever its path means here or now; where that is not allowed, what its path leads to in
-    /// the process's own view, if it still is that file.
+    /// Opens the mapped file itself, whatever its path means here or now; where that is not allowed, the process's program or what the
+    /// path leads to in its own view, if it still is that file.
     pub(super) fn open(&self, tgid: u32) -> Result<File, Errno> {
         if let Ok((file, _)) = open::mapped(tgid, self.start, self.end) {
             return Ok(file);
         }
-        let (file, status) = open::below(open::root_of(tgid)?, &self.path.to_path())?;
+        self.known(open::program(tgid)).or_else(|_| {
+            let root = open::root_of(tgid)?;
+            self.known(open::below(root, &self.path.to_path()))
+        })
+    }
+
+    /// An open file, if it is the mapped one.
+    fn known(&self, opened: Result<(File, Stat), Errno>) -> Result<File, Errno> {
+        let (file, status) = opened?;
         // Device numbers of a file and its mapping differ on some file systems (btrfs, overlayfs).
         let same = self.file.is_some_and(|mapped| mapped.inode == status.st_ino);
         // Somebody else may have the process's id by now.
@@ -319,8 +339,18 @@ mod tests {
     fn code_without_a_file_is_told_apart() {
         let map = AddressMap::parse(7, MAPS);
         assert_eq!(map.find(0x7f00_0000_0000).unwrap().file, None);
-        assert_eq!(map.find(0x7f00_0002_0000).unwrap().file, None, "a memfd holds generated code");
+        let memfd = map.find(0x7f00_0002_0000).unwrap();
+        assert!(memfd.file.is_some() && memfd.is_memory(), "a memfd may hold a program");
+        assert!(!map.find(0x55d0_c002_0010).unwrap().is_memory());
         assert_eq!(map.find(0x7ffc_0000_0001).unwrap().path.as_bytes(), b"[vdso]");
+    }
+
+    #[test]
+    fn a_segment_of_shared_memory_is_no_memfd_with_its_number() {
+        let maps =
+            b"1000-2000 r-xs 00000000 00:01 77 /SYSV00000000 (deleted)\n3000-4000 r-xs 0 00:01 77 /memfd:a\n";
+        let map = AddressMap::parse(7, maps);
+        assert_ne!(map.find(0x1000).unwrap().file, map.find(0x3000).unwrap().file);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::{
 
 use super::{
     child::{Codes, Identity, Mapped, Start, Symbolizer, Why},
-    naming::{add_lines, functions, hottest_first},
+    naming::{add_lines, functions, hottest_first, name},
     source::{CodeSource, CodeSourceKind, Image, PerfMap},
     tracker::IDENTIFYING,
 };
@@ -107,9 +107,5 @@ fn wanting(kind: CodeSourceKind, offsets: &[u64]) -> CodeSource {
 }
 
 fn names(codes: Codes) -> Vec<Name> {
-    let name = |(offset, code): (u64, Result<_, Why>)| Name {
-        at: At { source: 1, offset },
-        code: code.map_err(|why| why.text().to_owned()),
-    };
-    codes.into_iter().map(name).collect()
+    codes.into_iter().map(|(offset, code)| name(At { source: 1, offset }, code)).collect()
 }

@@ -14,6 +14,7 @@ mod naming;
 mod open;
 mod orders;
 mod processes;
+mod recorded;
 mod source;
 mod tracker;
 
@@ -25,7 +26,7 @@ use std::{
 pub use self::{
     child::{SUBCOMMAND, serve},
     file_namer::FileNamer,
-    naming::{instructions_recorded, name_recorded, open_below},
+    recorded::{Unfound, instructions_recorded, name_recorded, open_below},
     tracker::unwinding::Snapshot,
 };
 use self::{
@@ -106,10 +107,13 @@ impl Samples {
     }
 }
 
-/// Addresses of a stack, innermost first, each with its process: 0 for the kernel.
+/// Addresses of a stack, innermost first, each with its process: 0 for the kernel. Those that user code returns to are taken for the calls
+/// before them: the next instruction may be of another line, or of another function, if the call does not return.
 fn addresses<'a>(kernel: &'a [u64], tgid: u32, user: &'a [u64]) -> impl Iterator<Item = (u32, u64)> + 'a {
     let kernel = kernel.iter().map(|&address| (0, address));
-    kernel.chain(user.iter().map(move |&address| (tgid, address)))
+    let calls =
+        user.iter().zip(0..).map(|(&address, at)| if at > 0 { address.saturating_sub(1) } else { address });
+    kernel.chain(calls.map(move |address| (tgid, address)))
 }
 
 /// Processes, and what their addresses are.
@@ -279,7 +283,7 @@ fn unlocated(samples: &Samples) -> Located {
     };
     let unnamed = LATE_WHY.to_owned();
     Located {
-        sources: vec![SourceRow { source: LATE, path: None, build_id: None, unnamed }],
+        sources: vec![SourceRow { source: LATE, unnamed, ..SourceRow::default() }],
         code: samples.hot.iter().map(row).collect(),
         stacks: samples.stacks.iter().map(stack).collect(),
         off_cpu: samples.off_cpu.iter().map(off_cpu).collect(),

@@ -31,6 +31,12 @@ pub(super) fn below(folder: impl AsFd, path: &Path) -> Result<(File, Stat), Errn
     regular(&found)
 }
 
+/// The same, with a link at its end followed as far as it leads to a file below the folder.
+pub(super) fn within(folder: impl AsFd, path: &Path) -> Result<(File, Stat), Errno> {
+    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    regular(&openat2(folder, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)?)
+}
+
 /// The root folder as a process sees it. Needs the right to trace it (proc_pid_root(5)).
 pub(super) fn root_of(tgid: u32) -> Result<OwnedFd, Errno> {
     let root = |task: u32| folder(Path::new(&format!("/proc/{task}/root")));
@@ -61,6 +67,12 @@ pub(super) fn mapped(tgid: u32, start: u64, end: u64) -> Result<(File, Stat), Er
         open(link, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
     };
     regular(&find(tgid).or_else(|error| other_task(tgid).map_or(Err(error), find))?)
+}
+
+/// Opens the program that a process executes, wherever it lies (proc_pid_exe(5)). Needs the right to trace it.
+pub(super) fn program(tgid: u32) -> Result<(File, Stat), Errno> {
+    let found = open(format!("/proc/{tgid}/exe"), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    regular(&found)
 }
 
 /// Opens for reading what was only found so far, if it is a regular file. A pipe or a device is never opened.

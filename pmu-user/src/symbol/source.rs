@@ -47,7 +47,11 @@ impl CodeSource {
             CodeSourceKind::PerfMap(_) => (path("[anonymous]"), None),
             CodeSourceKind::File(image) => (Some(Word(image.path.clone())), image.build_id()),
         };
-        SourceRow { source, path, build_id, unnamed: self.why_not().unwrap_or(NOT_YET).to_owned() }
+        let loaded = match &self.kind {
+            CodeSourceKind::File(image) => image.identity.loaded.clone(),
+            _ => Vec::new(),
+        };
+        SourceRow { source, path, build_id, unnamed: self.why_not().unwrap_or(NOT_YET).to_owned(), loaded }
     }
 
     /// May names of its code be found?
@@ -119,11 +123,16 @@ fn debug_by_build_id(build_id: &[u8]) -> Option<File> {
 
 /// The file that debug files share (`.gnu_debugaltlink`), which only this host's own debug files may name.
 pub(super) fn shared_debug_file(identity: &Identity) -> Option<File> {
+    of_this_host(&shared_path(identity)?)
+}
+
+/// Where that file lies below a folder of debug files.
+pub(super) fn shared_path(identity: &Identity) -> Option<PathBuf> {
     let link = Untrusted::new(identity.shared_link.as_deref()?).to_path();
     // As dwz(1) links them: a path below the folder, or one that leads up to `.dwz`.
     let mut parts = link.components().skip_while(|part| part.as_os_str() != ".dwz");
     let inner: PathBuf = parts.by_ref().filter(|part| matches!(part, Component::Normal(_))).collect();
-    if inner.as_os_str().is_empty() { None } else { of_this_host(&inner) }
+    (!inner.as_os_str().is_empty()).then_some(inner)
 }
 
 fn of_this_host(path: &Path) -> Option<File> {

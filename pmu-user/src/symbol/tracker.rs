@@ -3,6 +3,7 @@
 
 mod images;
 pub(super) mod unwinding;
+mod vdso;
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -44,6 +45,8 @@ pub(super) struct Tracker {
     pub(super) listening: Listening,
     patience: Patience,
     pub(super) symbolizer: Symbolizer,
+    /// Sources of 32-bit vDSOs, by what they hold.
+    small_vdsos: HashMap<Vec<u8>, u32>,
     pub(super) kernel: KernelNamer,
     pub(super) unwinding: Unwinding,
     pub(super) sources: Vec<CodeSource>,
@@ -68,6 +71,7 @@ impl Tracker {
             listening: Listening::default(),
             patience: Patience::default(),
             symbolizer: Symbolizer::default(),
+            small_vdsos: HashMap::new(),
             kernel: KernelNamer::default(),
             unwinding: Unwinding::default(),
             sources: vec![CodeSource::new(CodeSourceKind::Kernel), CodeSource::new(CodeSourceKind::Vdso)],
@@ -237,14 +241,18 @@ impl Tracker {
         };
         let inside = address - region.start;
         if let Some(file) = region.file {
-            return match self.image(tgid, of, &region, file) {
-                Some(source) => At { source, offset: inside + region.offset },
-                None => nowhere(self, TOO_MANY),
+            let Some(source) = self.image(tgid, of, &region, file) else { return nowhere(self, TOO_MANY) };
+            return match self.generated(source, of, &region) {
+                Some(source) => At { source, offset: address },
+                None => At { source, offset: inside + region.offset },
             };
         }
         match (region.path.as_bytes(), u32::try_from(region.start)) {
             // Another one than ours.
-            (b"[vdso]", Ok(_)) => nowhere(self, "the vDSO of a 32-bit process"),
+            (b"[vdso]", Ok(_)) => match self.small_vdso(of, &region) {
+                Some(source) => At { source, offset: inside },
+                None => nowhere(self, "the vDSO of a 32-bit process"),
+            },
             (b"[vdso]", Err(_)) => At { source: VDSO, offset: inside },
             _ => match self.perf_map(of) {
                 Some(source) => At { source, offset: address },
@@ -277,7 +285,7 @@ impl Tracker {
     }
 
     /// The source of names for code of a process that is in no file; `None` if there are too many.
-    fn perf_map(&mut self, tgid: u32) -> Option<u32> {
+    pub(super) fn perf_map(&mut self, tgid: u32) -> Option<u32> {
         let number = match self.perf_maps.get(&tgid) {
             Some(&number) => number,
             None if self.sources.len() >= SOURCES_MAX => return None,

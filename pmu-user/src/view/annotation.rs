@@ -16,7 +16,10 @@ use super::{
 };
 use crate::{
     drain::Line,
-    metric::annotate::{Annotated, EventShare, Instruction},
+    metric::{
+        Placed,
+        annotate::{Annotated, AnnotatedLine, EventShare, Instruction},
+    },
     plan::Sampling,
     untrusted::Untrusted,
 };
@@ -121,13 +124,28 @@ fn place(line: &Line) -> String {
     format!("{}:{}", cut(file.rsplit('/').next().unwrap_or(&file)), line.line)
 }
 
+/// The inlined function that a line is part of, and the line that calls it.
+fn inlined(at: &Placed) -> String {
+    let name = at.inlined.as_ref().map(|name| cut(&name.terminal()));
+    match (name, &at.call) {
+        (Some(name), Some(call)) => format!("{name}, called at {}", place(call)),
+        (Some(name), None) => name,
+        (None, _) => String::new(),
+    }
+}
+
 fn lines(annotation: &Annotation<'_>, function: &Annotated, style: &Style) -> Table {
-    let mut table = table(annotation, &[("line", Align::Left), ("source", Align::Left)]);
-    for (line, events) in function.lines.iter().take(style.rows_max) {
+    let is_inlined = function.lines.iter().any(|one| one.place.inlined.is_some());
+    let columns = [("line", Align::Left), ("inlined", Align::Left), ("source", Align::Left)];
+    let columns = columns.into_iter().filter(|(title, _)| is_inlined || *title != "inlined");
+    let mut table = table(annotation, &columns.collect::<Vec<_>>());
+    for AnnotatedLine { place: at, events } in function.lines.iter().take(style.rows_max) {
         let trimmed = |text: Untrusted| cut(&Untrusted::new(text.as_bytes().trim_ascii()).terminal());
-        let source = (annotation.source)(line).map(trimmed).unwrap_or_default();
+        let source = (annotation.source)(&at.line).map(trimmed).unwrap_or_default();
         let mut row = cells(annotation, events);
-        row.extend([place(line), source]);
+        row.push(place(&at.line));
+        row.extend(is_inlined.then(|| inlined(at)));
+        row.push(source);
         table.row(row);
     }
     table
@@ -148,7 +166,7 @@ fn instructions(annotation: &Annotation<'_>, function: &Annotated, style: &Style
         row.extend([
             format!("{:#x}", one.offset),
             one.text.as_ref().map(|text| cut(&text.terminal())).unwrap_or_default(),
-            one.line.as_ref().map(place).unwrap_or_default(),
+            one.place.as_ref().map(|at| place(&at.line)).unwrap_or_default(),
         ]);
         table.row(row);
     }
@@ -168,7 +186,8 @@ fn shown(function: &Annotated, most: usize) -> impl Iterator<Item = (usize, &Ins
 
 /// A row for the function, for each of its lines and for each of its instructions that a sample hit or that is known.
 fn rows(annotation: &Annotation<'_>, function: &Annotated) -> Vec<Map<String, Json>> {
-    let row = |place: &str, events: &[EventShare], line: Option<&Line>| {
+    let row = |place: &str, events: &[EventShare], at: Option<&Placed>| {
+        let line = at.map(|at| &at.line);
         let events = annotation.events.iter().zip(events).map(|(event, share)| {
             json!({"event": event.event, "samples": share.samples, "share": share.share.estimate,
                    "low": share.share.low, "high": share.share.high})
@@ -180,6 +199,8 @@ fn rows(annotation: &Annotation<'_>, function: &Annotated) -> Vec<Map<String, Js
             "file": line.map(|line| &line.file), "line": line.map(|line| line.line),
             "source": line.and_then(annotation.source), "offset": null, "instruction": null,
             "events": events.collect::<Vec<_>>(), "reason": null,
+            "inlined": at.and_then(|at| at.inlined.as_ref()),
+            "called_at": at.and_then(|at| at.call.as_ref()).map(|line| json!({"file": line.file, "line": line.line})),
         });
         match row {
             Json::Object(row) => row,
@@ -188,9 +209,9 @@ fn rows(annotation: &Annotation<'_>, function: &Annotated) -> Vec<Map<String, Js
     };
     let mut first = row("function", &function.events, None);
     first.insert("reason".to_owned(), json!(function.no_code));
-    let lines = function.lines.iter().map(|(line, events)| row("line", events, Some(line)));
+    let lines = function.lines.iter().map(|one| row("line", &one.events, Some(&one.place)));
     let instructions = function.instructions.iter().map(|one| {
-        let mut row = row("instruction", &one.events, one.line.as_ref());
+        let mut row = row("instruction", &one.events, one.place.as_ref());
         row.insert("offset".to_owned(), json!(one.offset));
         row.insert("instruction".to_owned(), json!(one.text));
         row
@@ -199,8 +220,8 @@ fn rows(annotation: &Annotation<'_>, function: &Annotated) -> Vec<Map<String, Js
 }
 
 /// Columns of a row of CSV before those of its event.
-const PLACE: [&str; 9] =
-    ["place", "function", "module", "build_id", "mode", "file", "line", "offset", "instruction"];
+const PLACE: [&str; 10] =
+    ["place", "function", "module", "build_id", "mode", "file", "line", "offset", "instruction", "inlined"];
 const EVENT: [&str; 5] = ["event", "samples", "share", "low", "high"];
 
 /// A row for each event of each row of JSON.

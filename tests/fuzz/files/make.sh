@@ -10,3 +10,11 @@ make linked.so -g
 objcopy --only-keep-debug linked.so linked.debug
 strip linked.so
 objcopy --add-gnu-debuglink=linked.debug linked.so
+# Stripped, with the small symbol table that Fedora leaves, and with Go's table.
+objcopy -S --keep-symbol=middle dwarf5.so small
+xz -f small
+strip -s dwarf5.so -o mini.so
+objcopy --add-section .gnu_debugdata=small.xz mini.so
+python3 go.py dwarf5.so table
+objcopy -S --add-section .gopclntab=table dwarf5.so go.so
+rm small.xz table

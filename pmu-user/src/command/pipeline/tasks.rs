@@ -19,7 +19,7 @@ use crate::{
     model::{BOUNDS, Bounds, Interval, Ledger},
     plan::{Plan, metrics::Metrics, multiplexing::Multiplexing, request::Descend},
     session::Next,
-    symbol::name_recorded,
+    symbol::{Unfound, name_recorded},
     table::model::{self, TaskForms},
     untrusted::Untrusted,
 };
@@ -160,9 +160,10 @@ impl<'a> TasksPart<'a> {
         self.ledger.learn_places(drain);
     }
 
-    pub(super) fn name_from(&mut self, folders: &[PathBuf]) {
-        let names = name_recorded(self.ledger.unnamed(&self.total), folders);
+    pub(super) fn name_from(&mut self, folders: &[PathBuf]) -> Vec<Unfound> {
+        let (names, unfound) = name_recorded(self.ledger.unnamed(&self.total), folders);
         self.ledger.learn(&names);
+        unfound
     }
 
     /// The functions of this name, by line and instruction.

@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn names_that_were_told_before_a_checkpoint_are_in_it() {
-        let name = |offset: u64, why: &str| Name { at: At { source: 0, offset }, code: Err(why.to_owned()) };
+        let name = |offset: u64, why: &str| Name::new(At { source: 0, offset }, Err(why.to_owned()));
         let drain = |names: Vec<Name>| TasksDrain {
             located: Located { names, ..Located::default() },
             ..TasksDrain::default()

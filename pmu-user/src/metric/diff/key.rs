@@ -108,9 +108,12 @@ pub(super) fn matched(frame: &Frame) -> Option<Frame> {
         Untrusted::new(last)
     };
     Some(match frame {
-        Frame::Function { name, module, .. } => {
-            Frame::Function { name: name.clone(), module: module.as_ref().map(file), build_id: None }
-        }
+        Frame::Function { name, module, .. } => Frame::Function {
+            name: name.clone(),
+            module: module.as_ref().map(file),
+            build_id: None,
+            inlined: false,
+        },
         // An offset means the same in the same file only.
         Frame::Offset { module, build_id: Some(id), offset } => {
             Frame::Offset { module: file(module), build_id: Some(id.clone()), offset: *offset }

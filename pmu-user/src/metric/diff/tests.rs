@@ -182,6 +182,7 @@ fn functions_and_stacks_are_compared_up_to_the_same_number_each() {
         name: Untrusted::from(format!("f{number}").as_str()),
         module: None,
         build_id: None,
+        inlined: false,
     };
     let of = |numbers: Vec<(Key, Measured)>| {
         let one = [Recorded { numbers: numbers.into_iter().collect(), ..Recorded::default() }];

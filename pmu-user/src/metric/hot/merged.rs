@@ -3,9 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Frame, HotFunction, HotStack, events, of, of_event, order, share, sort};
+use super::{Frame, HotFunction, HotStack, events, lines::MergedLines, of, of_event, order, share, sort};
 use crate::{
-    drain::{Line, Owner},
+    drain::Owner,
     metric::{ratio::Scale, value::Known},
     model::WeightedSamples,
     untrusted::Untrusted,
@@ -47,7 +47,7 @@ pub(in crate::metric) struct Sampled {
 #[derive(Default)]
 struct Sum<'a> {
     tallies: Vec<WeightedSamples>,
-    lines: BTreeMap<&'a Line, Vec<u64>>,
+    lines: MergedLines<'a>,
     owners: BTreeMap<&'a Owner, u64>,
     most: Option<&'a HotFunction>,
 }
@@ -64,13 +64,7 @@ pub(in crate::metric) fn of_target<'a>(
         for (tally, event) in function.tallies.iter().zip(0..) {
             of_event(&mut sum.tallies, event).merge(tally);
         }
-        for (line, samples) in &function.lines {
-            let line = sum.lines.entry(line).or_default();
-            for (samples, event) in samples.iter().zip(0..) {
-                let sum = of_event(line, event);
-                *sum = u64::saturating_add(*sum, *samples);
-            }
-        }
+        sum.lines.add(function);
         let owner = sum.owners.entry(shown(&function.owner)).or_default();
         *owner = owner.saturating_add(function.samples);
         // Functions come with the most samples first.
@@ -84,9 +78,7 @@ pub(in crate::metric) fn of_target<'a>(
 
 fn function(most: &HotFunction, sum: Sum<'_>, sampled: &Sampled) -> TargetFunction {
     let Sampled { scale, totals } = sampled;
-    let mut lines: Vec<(Line, Vec<u64>)> =
-        sum.lines.into_iter().map(|(line, samples)| (line.clone(), samples)).collect();
-    sort(&mut lines, |(line, samples)| (samples.clone(), line.clone()));
+    let (lines, inlined) = sum.lines.sums(&of(totals, 0));
     let mut owners: Vec<(Owner, u64)> =
         sum.owners.into_iter().map(|(owner, samples)| (owner.clone(), samples)).collect();
     owners.sort_by(|(one, few), (other, many)| many.cmp(few).then_with(|| one.cmp(other)));
@@ -100,7 +92,7 @@ fn function(most: &HotFunction, sum: Sum<'_>, sampled: &Sampled) -> TargetFuncti
         events: events(&sum.tallies, totals, scale),
         ratios: scale.ratios(|event| of(&sum.tallies, event)),
         lines,
-        inlined: most.inlined.clone(),
+        inlined,
         build_id: most.build_id.clone(),
         unnamed: most.unnamed.clone(),
         tallies: sum.tallies,

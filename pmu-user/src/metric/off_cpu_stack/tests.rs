@@ -3,7 +3,7 @@
 use super::{share, stacks, time};
 use crate::{
     drain::{At, Code, Located, Name, Names, OffCpuStackRow, OffCpuTime, SlotId, TasksDrain},
-    metric::{Frame, HotStack, owners::Groups, value::Z},
+    metric::{Frame, HotStack, value::Z},
     model::{Ledger, WeightedSamples},
     untrusted::Untrusted,
 };
@@ -31,12 +31,12 @@ fn found(stacks_of: &[(&[&str], u64, u64)]) -> Vec<HotStack> {
     let mut ledger = Ledger::new();
     let located = Located { off_cpu: rows, ..Located::default() };
     let interval = ledger.advance(&TasksDrain { at_ns: 1, located, ..TasksDrain::default() });
-    let name = |(function, at): (String, At)| Name {
-        at,
-        code: Ok(Code { function: Untrusted::from(function.as_str()), line: None, inlined: Vec::new() }),
+    let name = |(function, at): (String, At)| {
+        let code = Code { function: Untrusted::from(function.as_str()), ..Code::default() };
+        Name::new(at, Ok(code))
     };
     ledger.name(&Names { names: names.into_iter().map(name).collect(), ..Names::default() });
-    stacks(&ledger, &interval, &Groups::default())
+    stacks(&ledger, &interval)
 }
 
 fn names(stack: &HotStack) -> Vec<String> {

@@ -23,7 +23,7 @@ pub(super) fn instructions(
     if file.architecture() != Architecture::X86_64 {
         return Err(Why::NotDecoded);
     }
-    let address = addresses(&file, &[offset])[0].ok_or(Why::Outside)?;
+    let address = addresses(&file, &[], &[offset])[0].ok_or(Why::Outside)?;
     let debug = debug.and_then(|debug| parse(debug).ok());
     let tables = [Some(&file), debug.as_ref()].into_iter().flatten();
     let sized = tables.flat_map(|file| around(file.symbols(), address));

@@ -2,14 +2,20 @@
 //! files as descriptors; the process has no capability, little memory and can open nothing, so whoever crafts a file to
 //! crash, bloat or hang whatever parses it loses the names in that file. This side trusts no answer.
 
+mod demangle;
 mod dwarf;
 mod elf;
+mod go;
 mod instructions;
 mod mapping;
+mod mini;
+mod ranges;
 mod serve;
 mod stub;
+mod symbols;
 mod text;
 mod unwind;
+mod versions;
 mod wire;
 
 use std::{
@@ -49,6 +55,8 @@ const STARTS_MAX: u32 = 64;
 const BUSY_MAX: Duration = Duration::from_millis(300);
 /// How often to look whether it has.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+/// Segments of a file that are kept.
+const SEGMENTS_MAX: usize = 16;
 /// `utime` in `/proc/PID/stat`, from the state on; `stime` follows.
 const USER_FIELD: usize = 11;
 
@@ -83,7 +91,10 @@ impl Symbolizer {
     /// Who an ELF file is.
     pub(super) fn identify(&mut self, file: &File, deadline: Instant) -> Result<Identity, Why> {
         match self.ask(&Request::Identify, &[file], &[], deadline)? {
-            Found::Identity(identity) => Ok(identity),
+            Found::Identity(mut identity) => {
+                identity.loaded.truncate(SEGMENTS_MAX);
+                Ok(identity)
+            }
             _ => Err(Why::Crashed),
         }
     }

@@ -32,7 +32,7 @@ use super::{
     elf,
     instructions::instructions,
     mapping::Mapping,
-    text,
+    symbols, text,
     unwind::Unwinder,
     wire::{Answer, Found, Request, Why, receive, receive_bytes, send},
 };
@@ -88,11 +88,15 @@ fn answer(request: &Request, files: &[File], vdso: &[u8]) -> Result<Found, Why> 
         }
         Request::Kernel(addresses) => plain(text::kernel(list()?, addresses)?),
         Request::PerfMap(addresses) => plain(text::perf_map(list()?, addresses)?),
-        Request::Symbols(offsets) => plain(elf::symbols(&binary()?, debug().as_deref(), offsets)?),
-        Request::Vdso(offsets) => plain(elf::symbols(vdso, None, offsets)?),
-        Request::Lines(offsets) => {
+        Request::Symbols(offsets, recorded) => {
+            plain(symbols::symbols(&binary()?, debug().as_deref(), recorded, offsets)?)
+        }
+        Request::Vdso(offsets) => plain(symbols::symbols(vdso, None, &[], offsets)?),
+        Request::Lines(offsets, recorded) => {
             let shared = mapped(2).ok().flatten();
-            let codes = dwarf::lines(&binary()?, debug().as_deref(), shared.as_deref(), offsets)?;
+            let files = (debug(), shared);
+            let files = (files.0.as_deref(), files.1.as_deref());
+            let codes = dwarf::lines(&binary()?, files, recorded, offsets)?;
             codes.into_iter().map(|code| code.ok_or(Why::NotFound)).collect()
         }
         Request::Frames(_) | Request::Unwind(..) => return Err(Why::NotFound),

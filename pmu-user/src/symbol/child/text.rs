@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{
-    elf::{Binding, Rank},
+    symbols::{Binding, Rank},
     wire::Why,
 };
 

@@ -14,7 +14,7 @@ use rustix::net::{
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::drain::Code;
+use crate::drain::{Code, Loaded};
 
 /// Largest frame: the names of one request's addresses.
 const FRAME_BYTES_MAX: usize = 16 << 20;
@@ -34,11 +34,12 @@ pub(in crate::symbol) enum Request {
     Identify,
     /// Functions by address. With /proc/kallsyms.
     Kernel(Vec<u64>),
-    /// Functions by offset in an ELF file, from its symbol tables. With the file, and its debug file if there is one.
-    Symbols(Vec<u64>),
+    /// Functions by offset in an ELF file, from its symbol tables. With the file, and its debug file if there is one; with what was
+    /// recorded of its segments, where the file itself is not there.
+    Symbols(Vec<u64>, Vec<Loaded>),
     /// Functions, lines and inlined calls by offset in an ELF file, from its DWARF. With the files of [`Request::Symbols`],
     /// and the file that the debug file shares with others (`.gnu_debugaltlink`) if there is one.
-    Lines(Vec<u64>),
+    Lines(Vec<u64>, Vec<Loaded>),
     /// Functions by address. With a `perf-PID.map`.
     PerfMap(Vec<u64>),
     /// Functions by offset in the vDSO that every 64-bit process of this kernel has.
@@ -128,6 +129,10 @@ pub(in crate::symbol) struct Identity {
     pub(in crate::symbol) debug_link: Option<Vec<u8>>,
     /// Path of the file that it shares with others (`.gnu_debugaltlink`).
     pub(in crate::symbol) shared_link: Option<Vec<u8>>,
+    /// What of it is loaded to be executed; nothing of a debug file.
+    pub(in crate::symbol) loaded: Vec<Loaded>,
+    /// Is it a debug file, which has its program's sections without what is in them?
+    pub(in crate::symbol) holds_no_code: bool,
 }
 
 /// Why an address has no name.
@@ -137,6 +142,8 @@ pub(in crate::symbol) enum Why {
     NoSymbols,
     /// It has some, and none holds the address.
     NotFound,
+    /// No symbol holds the address, and the function that does begins at this offset by its call frame information.
+    InFunction(u64),
     /// The offset is in no segment of the file.
     Outside,
     /// A table of the file is larger than we read.
@@ -167,6 +174,7 @@ impl Why {
         match self {
             Self::NoSymbols => "its file has no symbols",
             Self::NotFound => "no symbol of its file holds the address",
+            Self::InFunction(_) => "no symbol: the offset is where the function begins (.eh_frame)",
             Self::Outside => "names: the offset is in no segment of the file",
             Self::TooLarge => "names: file too large",
             Self::Damaged => "names: no ELF file, or a damaged one",

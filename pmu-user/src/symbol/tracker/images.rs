@@ -80,6 +80,22 @@ impl Tracker {
         true
     }
 
+    /// The source of names for code in a file that is no program: the map of the JIT that made it. `None` if there is none, and the file
+    /// is on a disk.
+    pub(in crate::symbol) fn generated(&mut self, source: u32, of: u32, region: &Region) -> Option<u32> {
+        let CodeSourceKind::File(Image { file: Err(why), .. }) = self.sources[source as usize].kind else {
+            return None;
+        };
+        let is_memory = region.is_memory();
+        if !(why == Why::Damaged || why == Why::Unreadable && is_memory) {
+            return None;
+        }
+        let map = self.perf_map(of)?;
+        let is_there =
+            matches!(&self.sources[map as usize].kind, CodeSourceKind::PerfMap(map) if map.file.is_some());
+        (is_memory || is_there).then_some(map)
+    }
+
     fn open_image(&mut self, tgid: u32, of: u32, region: &Region) -> Image {
         let mut image = Image {
             path: region.path.clone(),

@@ -16,6 +16,7 @@ use super::{Tracker, VDSO};
 use crate::{
     drain::{At, CodeStackRow, Located, SlotId, unwinding::Kept},
     symbol::{
+        addresses,
         child::{End, Mapped, STACKS_MAX, Start, Symbolizer, Unwound, Why},
         source::CodeSourceKind,
     },
@@ -187,10 +188,9 @@ impl Tracker {
         });
         let user = found.as_ref().map_or(&snapshot.user, |unwound| &unwound.frames);
         let mut located = std::mem::take(&mut self.unwinding.located);
-        let kernel = snapshot.kernel.iter().map(|&address| (0, address));
-        let addresses = kernel.chain(user.iter().map(|&address| (snapshot.tgid, address)));
-        let frames: Vec<At> =
-            addresses.map(|(tgid, address)| self.at(tgid, address, 0, &mut located)).collect();
+        let frames: Vec<At> = addresses(&snapshot.kernel, snapshot.tgid, user)
+            .map(|(tgid, address)| self.at(tgid, address, 0, &mut located))
+            .collect();
         match &found {
             Ok(unwound) => {
                 located.unwinding.unwound += 1;

@@ -3,10 +3,11 @@
 use std::io::{self, Write};
 
 use super::{Export, Stacks, words};
-use crate::view::stage::Stage;
+use crate::{metric::Frame, view::stage::Stage};
 
-/// What viewers colour as code of the kernel.
+/// What viewers colour as code of the kernel, and as inlined.
 const KERNEL: &str = "_[k]";
+const INLINED: &str = "_[i]";
 
 /// Samples of one event, or ns of time off the CPU.
 pub(super) struct Folded {
@@ -23,7 +24,14 @@ impl Export for Folded {
             for (frame, is_kernel) in words::outermost_first(stack) {
                 line.push(';');
                 line.push_str(&word(&words::code(frame)));
-                line.push_str(if is_kernel { KERNEL } else { "" });
+                let is_inlined = matches!(frame, Frame::Function { inlined: true, .. });
+                line.push_str(if is_kernel {
+                    KERNEL
+                } else if is_inlined {
+                    INLINED
+                } else {
+                    ""
+                });
             }
             writeln!(into, "{line} {value}")?;
         }

@@ -13,13 +13,16 @@ mod series;
 mod speedscope;
 mod words;
 
-use std::io::{self, Write};
+use std::{
+    io::{self, Write},
+    sync::Arc,
+};
 
 pub use self::otlp::profiles;
 use super::stage::Stage;
 use crate::{
-    drain::Header,
-    metric::{HotStack, Report},
+    drain::{Header, Line},
+    metric::{Frame, HotStack, Report},
     model::WeightedSamples,
     plan::Sampling,
 };
@@ -170,6 +173,37 @@ pub(super) struct Stacks<'a> {
     pub(super) events: Vec<(String, &'static str)>,
     /// Stacks, each with its values by event.
     pub(super) rows: Vec<(&'a HotStack, Vec<u64>)>,
+    /// The same, where the lines of their frames are told apart.
+    pub(super) lined: Vec<Lined<'a>>,
+}
+
+/// A stack whose frames are at certain source lines.
+pub(super) struct Lined<'a> {
+    pub(super) stack: &'a HotStack,
+    /// The line of each frame, if it is known.
+    pub(super) lines: &'a [Option<Arc<Line>>],
+    /// Values by event.
+    pub(super) values: Vec<u64>,
+}
+
+/// A frame of a stack, and its line.
+pub(super) type LinedFrame<'a> = (&'a Frame, Option<&'a Arc<Line>>);
+
+impl<'a> Lined<'a> {
+    /// Frames, innermost first, each with its line; in one list those of one instruction, which are inlined in the last of them; and
+    /// whether it is the kernel's.
+    pub(super) fn instructions(&self) -> impl Iterator<Item = (Vec<LinedFrame<'a>>, bool)> {
+        let (lines, kernel) = (self.lines, self.stack.kernel);
+        let frames = self.stack.frames.iter().enumerate();
+        let frames: Vec<(usize, LinedFrame<'a>)> =
+            frames.map(|(at, frame)| (at, (frame, lines.get(at).and_then(Option::as_ref)))).collect();
+        let is_inlined = |frame: &Frame| matches!(frame, Frame::Function { inlined: true, .. });
+        let one = |part: &[(usize, LinedFrame<'a>)]| {
+            (part.iter().map(|(_, frame)| *frame).collect(), part.first().is_some_and(|(at, _)| *at < kernel))
+        };
+        let of_one = frames.chunk_by(|(_, (inner, _)), _| is_inlined(inner)).map(one);
+        of_one.collect::<Vec<_>>().into_iter()
+    }
 }
 
 impl<'a> Stacks<'a> {
@@ -183,16 +217,26 @@ impl<'a> Stacks<'a> {
         if takes_off_cpu_stacks(header) {
             events.push((OFF_CPU_TIME.to_owned(), "nanoseconds"));
         }
-        let values = |stack: &'a HotStack, first: usize, value: fn(&WeightedSamples) -> u64| {
+        let values = |tallies: &[WeightedSamples], (first, value): (usize, fn(&WeightedSamples) -> u64)| {
             let mut values = vec![0; events.len()];
-            values.iter_mut().skip(first).zip(&stack.tallies).for_each(|(of, tally)| *of = value(tally));
-            (stack, values)
+            values.iter_mut().skip(first).zip(tallies).for_each(|(of, tally)| *of = value(tally));
+            values
         };
-        let samples = tasks.map_or(&[][..], |tasks| &tasks.stacks).iter();
-        let samples = samples.map(|stack| values(stack, 0, |tally| tally.samples));
-        let off_cpu = off_cpu.iter().map(|stack| values(stack, samplers, |tally| tally.weighted as u64));
-        let rows = samples.chain(off_cpu).collect();
-        Self { events, rows }
+        let (of_samples, of_time): ((_, fn(&WeightedSamples) -> u64), (_, fn(&WeightedSamples) -> u64)) =
+            ((0, |tally| tally.samples), (samplers, |tally| tally.weighted as u64));
+        let samples = tasks.map_or(&[][..], |tasks| &tasks.stacks).iter().map(|stack| (stack, of_samples));
+        let stacks = samples.chain(off_cpu.iter().map(|stack| (stack, of_time)));
+        let (mut rows, mut lined) = (Vec::new(), Vec::new());
+        for (stack, of) in stacks {
+            rows.push((stack, values(&stack.tallies, of)));
+            let of_lines = stack.by_line.iter();
+            lined.extend(of_lines.map(|by| Lined {
+                stack,
+                lines: &by.lines,
+                values: values(&by.tallies, of),
+            }));
+        }
+        Self { events, rows, lined }
     }
 
     /// The same.

@@ -57,8 +57,9 @@ struct Of {
 fn request(header: &Header, report: &Report, stacks: &Stacks<'_>) -> Request {
     let mut tables = Tables::new();
     let mut owners: BTreeMap<String, Of> = BTreeMap::new();
-    for (stack, values) in &stacks.rows {
-        let (at, attributes) = (tables.stack(stack), thread(&mut tables, &stack.owner));
+    for lined in &stacks.lined {
+        let (stack, values) = (lined.stack, &lined.values);
+        let (at, attributes) = (tables.stack(lined), thread(&mut tables, &stack.owner));
         let of = owners.entry(whose(&stack.owner)).or_insert_with_key(|whose| Of {
             attributes: resource(header, whose, &stack.owner),
             samples: vec![Vec::new(); stacks.events.len()],

@@ -3,16 +3,19 @@
 
 mod message;
 
-use std::io::{self, Write};
+use std::{
+    io::{self, Write},
+    sync::Arc,
+};
 
 use flate2::{Compression, write::GzEncoder};
 use prost::Message as _;
 
 use self::message::{Function, Label, Line, Location, Mapping, Profile, Sample, ValueType};
-use super::{Export, Stacks, events, once::Once, signed, words};
+use super::{Export, Lined, LinedFrame, Stacks, events, once::Once, signed, words};
 use crate::{
-    drain::{Header, Id, Owner},
-    metric::{Frame, HotStack, Report, number::Attribution},
+    drain::{self, Header, Id, Owner},
+    metric::{Frame, Report, number::Attribution},
     plan::Sampling,
     table::event::Counts,
     view::{stage::Stage, words::kind},
@@ -36,7 +39,7 @@ fn profile(header: &Header, report: &Report, stacks: &Stacks<'_>) -> Profile {
     let (from_ns, length_ns) = report.tasks.as_ref().map_or((0, 0), |tasks| (tasks.from_ns, tasks.length_ns));
     let sample_type: Vec<ValueType> =
         stacks.events.iter().map(|(event, unit)| builder.value_type(event, unit)).collect();
-    let sample = stacks.rows.iter().map(|(stack, values)| builder.sample(stack, values)).collect();
+    let sample = stacks.lined.iter().map(|lined| builder.sample(lined)).collect();
     let first = events.first();
     Profile {
         default_sample_type: sample_type.first().map_or(0, |first| first.kind),
@@ -102,7 +105,8 @@ struct Builder {
     texts: Once<String, String>,
     mappings: Once<(String, String), Mapping>,
     functions: Once<(i64, i64), Function>,
-    locations: Once<(bool, Frame), Location>,
+    /// By the frames of an instruction.
+    locations: Once<(bool, Vec<(Frame, Option<Arc<drain::Line>>)>), Location>,
 }
 
 impl Builder {
@@ -123,12 +127,12 @@ impl Builder {
         ValueType { kind: self.text(kind), unit: self.text(unit) }
     }
 
-    fn sample(&mut self, stack: &HotStack, values: &[u64]) -> Sample {
-        let frames = stack.frames.iter().enumerate();
+    fn sample(&mut self, lined: &Lined<'_>) -> Sample {
+        let instructions = lined.instructions();
         Sample {
-            location_id: frames.map(|(at, frame)| self.location(frame, at < stack.kernel)).collect(),
-            value: values.iter().map(|&value| signed(value)).collect(),
-            label: self.labels(&stack.owner),
+            location_id: instructions.map(|(frames, is_kernel)| self.location(&frames, is_kernel)).collect(),
+            value: lined.values.iter().map(|&value| signed(value)).collect(),
+            label: self.labels(&lined.stack.owner),
         }
     }
 
@@ -159,19 +163,27 @@ impl Builder {
         labels
     }
 
-    fn location(&mut self, frame: &Frame, is_kernel: bool) -> u64 {
-        let key = (is_kernel, frame.clone());
+    /// An instruction: a function, and before it those that are inlined there, the innermost first.
+    fn location(&mut self, frames: &[LinedFrame<'_>], is_kernel: bool) -> u64 {
+        let key = frames.iter().map(|&(frame, line)| (frame.clone(), line.cloned())).collect();
+        let key = (is_kernel, key);
         if let Some(place) = self.locations.find(&key) {
             return place as u64 + 1;
         }
+        let Some(&(frame, _)) = frames.last() else { return 0 };
         let mapping_id = self.mapping(frame, is_kernel);
         let (address, is_named) = match frame {
             Frame::Function { .. } | Frame::Rest => (0, true),
             Frame::Offset { offset: address, .. } | Frame::Address(address) => (*address, false),
         };
-        let line = is_named.then(|| Line { function_id: self.function(frame, is_kernel) });
+        let line = frames.iter().filter(|_| is_named);
+        let line = line.map(|&(frame, line)| Line {
+            function_id: self.function(frame, line),
+            line: line.map_or(0, |line| line.line.into()),
+        });
+        let line = line.collect();
         let id = self.locations.list.len() as u64 + 1;
-        let location = Location { id, mapping_id, address, line: line.into_iter().collect() };
+        let location = Location { id, mapping_id, address, line };
         self.locations.add(key, location) as u64 + 1
     }
 
@@ -205,11 +217,10 @@ impl Builder {
         self.mappings.add(key, mapping) as u64 + 1
     }
 
-    fn function(&mut self, frame: &Frame, is_kernel: bool) -> u64 {
+    /// A function in a source file, if that is known. Which program it is part of, the mapping says.
+    fn function(&mut self, frame: &Frame, line: Option<&Arc<drain::Line>>) -> u64 {
         let name = self.text(&words::code(frame));
-        let file = words::file(frame).map(|path| path.terminal().into_owned());
-        let file = file.or_else(|| is_kernel.then(|| words::KERNEL.to_owned())).unwrap_or_default();
-        let filename = self.text(&file);
+        let filename = self.text(&words::source(line).unwrap_or_default());
         if let Some(place) = self.functions.find(&(name, filename)) {
             return place as u64 + 1;
         }

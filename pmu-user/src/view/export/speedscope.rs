@@ -8,8 +8,8 @@ use std::{
 
 use serde::Serialize;
 
-use super::{Export, Stacks, words};
-use crate::{drain::Header, metric::HotStack, view::stage::Stage};
+use super::{Export, Lined, Stacks, words};
+use crate::{drain::Header, view::stage::Stage};
 
 const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
 
@@ -38,6 +38,8 @@ struct Frame {
     name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     file: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<u32>,
 }
 
 #[derive(Serialize)]
@@ -63,9 +65,9 @@ impl Export for Speedscope {
 
 fn file(header: &Header, stacks: &Stacks<'_>) -> File {
     let mut frames = Frames::default();
-    let indexed: Vec<Vec<usize>> = stacks.rows.iter().map(|(stack, _)| frames.of(stack)).collect();
+    let indexed: Vec<Vec<usize>> = stacks.lined.iter().map(|lined| frames.of(lined)).collect();
     let profile = |(event, (name, unit)): (usize, &(String, &'static str))| {
-        let hit = stacks.rows.iter().zip(&indexed).map(|((_, values), frames)| (values[event], frames));
+        let hit = stacks.lined.iter().zip(&indexed).map(|(lined, frames)| (lined.values[event], frames));
         let (weights, samples): (Vec<u64>, Vec<Vec<usize>>) =
             hit.filter(|(weight, _)| *weight > 0).map(|(weight, frames)| (weight, frames.clone())).unzip();
         let end_value = weights.iter().copied().fold(0, u64::saturating_add);
@@ -92,15 +94,17 @@ struct Frames {
 
 impl Frames {
     /// A stack, its owner before its outermost frame.
-    fn of(&mut self, stack: &HotStack) -> Vec<usize> {
-        let owner = self.index(Frame { name: stack.owner.in_words(), file: None });
-        let code = words::outermost_first(stack).map(|(frame, is_kernel)| {
-            let file = words::file(frame).map(|path| path.terminal().into_owned());
-            let file = file.or_else(|| is_kernel.then(|| words::KERNEL.to_owned()));
-            self.index(Frame { name: words::code(frame), file })
-        });
+    fn of(&mut self, lined: &Lined<'_>) -> Vec<usize> {
+        let owner = self.index(Frame { name: lined.stack.owner.in_words(), file: None, line: None });
+        let lines = lined.lines.iter().map(Option::as_ref);
+        let frames = lined.stack.frames.iter().enumerate().zip(lines.chain(std::iter::repeat(None)));
         let mut stack = vec![owner];
-        stack.extend(code);
+        for ((at, frame), line) in frames.collect::<Vec<_>>().into_iter().rev() {
+            let is_kernel = at < lined.stack.kernel;
+            let file = words::source(line).or_else(|| is_kernel.then(|| words::KERNEL.to_owned()));
+            let line = line.map(|line| line.line);
+            stack.push(self.index(Frame { name: words::code(frame), file, line }));
+        }
         stack
     }
 

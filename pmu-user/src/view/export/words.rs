@@ -1,7 +1,9 @@
 //! What code and owners are called in formats of other tools.
 
+use std::sync::Arc;
+
 use crate::{
-    drain::Header,
+    drain::{Header, Line},
     metric::{Frame, HotStack},
     untrusted::Untrusted,
     view::words::started_at,
@@ -30,6 +32,11 @@ pub(super) const fn file(frame: &Frame) -> Option<&Untrusted> {
         Frame::Offset { module, .. } => Some(module),
         Frame::Address(_) | Frame::Rest => None,
     }
+}
+
+/// The path of the file that a line is in.
+pub(super) fn source(line: Option<&Arc<Line>>) -> Option<String> {
+    line.map(|line| line.file.terminal().into_owned())
 }
 
 /// Frames of a stack, outermost first, each with whether it is the kernel's.

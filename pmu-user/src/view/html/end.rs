@@ -29,6 +29,7 @@ pub(super) fn hot(rows: &Rows, into: &mut String) {
         ("mode", false),
         ("samples", true),
         ("share", true),
+        ("line", false),
     ];
     into.push_str("<div id=\"hot\">");
     head("Hot functions", &titles, into);
@@ -38,18 +39,38 @@ pub(super) fn hot(rows: &Rows, into: &mut String) {
         let file = module.rsplit('/').next().unwrap_or_default();
         let _ = write!(
             into,
-            "<tr><th scope=\"row\" class=\"who\">{}</th><td>{}</td><td>{}</td><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td></tr>",
+            "<tr><th scope=\"row\" class=\"who\">{}</th><td>{}</td><td>{}</td><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td>{}</td></tr>",
             text(&frame(&row["frame"])),
             text(file),
             text(&label(who.as_ref(), None)),
             text(row["mode"].as_str().unwrap_or_default()),
             row["samples"].as_u64().unwrap_or_default(),
             share(row),
+            text(&lines(row)),
         );
     }
     into.push_str(TAIL);
     more(rows.hot_count - rows.hot.len(), "functions", into);
     into.push_str("</div>");
+}
+
+/// Functions inlined in another one that are shown beside it.
+const PARTS_MAX: usize = 3;
+
+/// A function's hottest line; the functions that are inlined in it, each with its line and share.
+fn lines(row: &Json) -> String {
+    let place = |line: &Json| {
+        let file = line["file"].as_str()?.rsplit('/').next()?;
+        Some(format!("{file}:{}", line["line"].as_u64()?))
+    };
+    let parts = row["parts"].as_array().into_iter().flatten().take(PARTS_MAX);
+    let parts = parts.map(|part| {
+        let name = part["function"].as_str().unwrap_or_default();
+        let at = place(&part["at"]).map(|at| format!(", {at}")).unwrap_or_default();
+        format!("{name} (inlined{at}) {}", part["share"].as_f64().map_or("–".to_owned(), percent))
+    });
+    let parts: Vec<String> = parts.collect();
+    if parts.is_empty() { place(&row["lines"][0]).unwrap_or_default() } else { parts.join(", ") }
 }
 
 /// For how long bandwidths were low, medium and high.

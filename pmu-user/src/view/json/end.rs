@@ -9,11 +9,11 @@ use serde_json::{Map, Value as Json, json};
 
 use super::{super::words, Number, SCHEMA, extend, line, who::owner};
 use crate::{
-    drain::{Ending, Header, Id, Owner, Stopped, TasksHeader, Usage, Workload, unwinding::Unwinding},
+    drain::{Ending, Header, Id, Line, Owner, Stopped, TasksHeader, Usage, Workload, unwinding::Unwinding},
     machine::duration_ns,
     metric::{
-        Blind, Books, CostReport, Followed, Frame, HotFunction, HotModule, HotStack, RatioReport, Report,
-        TargetFunction, TasksReport,
+        Blind, Books, CostReport, Followed, Frame, HotFunction, HotInlined, HotLine, HotModule, HotStack,
+        RatioReport, Report, TargetFunction, TasksReport,
         culprit::{Culprit, Waited},
         number::Attribution,
         off_cpu_stack,
@@ -94,13 +94,15 @@ fn hot_row(hot: &HotFunction) -> Json {
     let mut row = json!({
             "schema": SCHEMA, "kind": "hot", "owner": owner(Attribution::Owner(&hot.owner)), "pid": if hot.kernel { None } else { pid(&hot.owner) },
             "mode": if hot.kernel { "kernel" } else { "user" },
-            "frame": frame(&hot.frame), "build_id": hot.build_id, "inlined": hot.inlined,
-            "lines": hot.hottest_lines().iter().map(|(line, samples)| json!({
-                "file": line.file, "line": line.line,
-                "samples": samples.first().unwrap_or(&0)})).collect::<Vec<_>>(),
+            "frame": frame(&hot.frame), "build_id": hot.build_id,
+            "inlined": hot.hottest_inlined().iter().map(|part| &part.name).collect::<Vec<_>>(),
+            "lines": hot.hottest_lines().iter().map(line_of).collect::<Vec<_>>(),
             "samples": hot.samples, "share": hot.share.estimate, "low": hot.share.low, "high": hot.share.high,
             "reason": hot.unnamed,
     });
+    if !hot.inlined.is_empty() {
+        row["parts"] = hot.hottest_inlined().iter().map(part_of).collect();
+    }
     if !hot.events.is_empty() {
         row["events"] = hot
             .events
@@ -113,6 +115,31 @@ fn hot_row(hot: &HotFunction) -> Json {
         row["ratios"] = ratios(&hot.ratios);
     }
     row
+}
+
+/// A line, and what is inlined there.
+fn line_of(hot: &HotLine) -> Json {
+    let mut line = json!({
+        "file": hot.place.line.file, "line": hot.place.line.line, "samples": hot.samples.first().unwrap_or(&0),
+    });
+    if let Some(name) = &hot.place.inlined {
+        line["function"] = json!(name);
+        line["called_at"] = place(hot.place.call.as_ref());
+    }
+    line
+}
+
+/// The part of a function's samples that hit another one inlined in it.
+fn part_of(part: &HotInlined) -> Json {
+    json!({
+        "function": part.name, "samples": part.tally.samples, "share": part.share.estimate, "low": part.share.low,
+        "high": part.share.high, "at": place(part.line.as_ref()), "called_at": place(part.call.as_ref()),
+    })
+}
+
+/// A source line, if it is known.
+fn place(line: Option<&Line>) -> Json {
+    line.map_or(Json::Null, |line| json!({"file": line.file, "line": line.line}))
 }
 
 fn stack_row(into: &mut dyn Write, stack: &HotStack) -> io::Result<()> {
@@ -151,6 +178,9 @@ fn pid(owner: &Owner) -> Option<u32> {
 
 pub(in crate::view) fn frame(frame: &Frame) -> Json {
     match frame {
+        Frame::Function { name, module, inlined: true, .. } => {
+            json!({"function": name, "module": module, "inlined": true})
+        }
         Frame::Function { name, module, .. } => json!({"function": name, "module": module}),
         Frame::Offset { module, build_id, offset } => {
             json!({"function": null, "module": module, "build_id": build_id, "offset": offset})

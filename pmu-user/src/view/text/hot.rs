@@ -9,8 +9,8 @@ use super::{
     table::{Align, Table, cut},
 };
 use crate::{
-    drain::{Owner, TasksHeader},
-    metric::{Frame, HotFunction, OwnerOrTarget, RatioReport, TargetFunction, TasksReport},
+    drain::{Line, Owner, TasksHeader},
+    metric::{Frame, HotFunction, HotInlined, OwnerOrTarget, RatioReport, TargetFunction, TasksReport},
     plan::Plan,
     table::quantity::Quantity,
     untrusted::Untrusted,
@@ -67,6 +67,10 @@ pub(super) fn write(
     let mut table = Table::new(&titles).spare(["module", "line", "mode"].into_iter().chain(of_events));
     for (function, share) in shown.iter().zip(shares) {
         table.row(hot_row(function, share, &columns));
+        let inlined = function.hot.inlined.iter().filter(|part| part.share.estimate >= INLINED_MIN);
+        for part in inlined.take(INLINED_SHOWN) {
+            table.row(inlined_row(part, columns.len()));
+        }
     }
     table.write(into, style)?;
     let more = hot.len().saturating_sub(style.rows_max);
@@ -77,6 +81,30 @@ pub(super) fn write(
         writeln!(into, "  {COLUMNS}{note}{COLUMNS:#}")?;
     }
     Ok(())
+}
+
+/// Inlined functions that are shown below the one that they are part of, and the share of all samples from which on they are.
+const INLINED_SHOWN: usize = 3;
+const INLINED_MIN: f64 = 0.01;
+
+/// An inlined function: the line in it, and the one that calls it.
+fn inlined_row(part: &HotInlined, columns: usize) -> Vec<String> {
+    let at = match (&part.line, &part.call) {
+        (Some(line), Some(call)) => format!("{} (called at {})", source_line(line), source_line(call)),
+        (Some(line), None) => source_line(line),
+        (None, Some(call)) => format!("called at {}", source_line(call)),
+        (None, None) => String::new(),
+    };
+    let mut row = vec![percent(part.share.estimate)];
+    row.extend(vec![String::new(); columns + 1]);
+    row.extend([format!("  {} (inlined)", cut(&part.name.terminal())), at, String::new(), String::new()]);
+    row
+}
+
+/// A source line without the folder of its file.
+fn source_line(line: &Line) -> String {
+    let file = line.file.terminal();
+    format!("{}:{}", file.rsplit('/').next().unwrap_or(&file), line.line)
 }
 
 /// Functions that an interval names.
@@ -151,19 +179,12 @@ pub(super) fn ratio(ratio: &RatioReport) -> String {
 
 fn hot_row(function: &TargetFunction, share: String, columns: &[(String, Column)]) -> Vec<String> {
     let TargetFunction { hot: function, owners: whose } = function;
-    let line = function.lines.first().map(|(line, _)| {
-        let file = line.file.terminal();
-        format!("{}:{}", file.rsplit('/').next().unwrap_or(&file), line.line)
-    });
-    let mut text = frame(&function.frame);
-    if let Some(inlined) = function.inlined.last() {
-        text = format!("{text} ({} inlined)", cut(&inlined.terminal()));
-    }
+    let line = function.lines.first().map(|hot| source_line(&hot.place.line));
     let mut row = vec![share];
     row.extend(columns.iter().map(|(_, column)| cell(function, column)));
     row.extend([
         if function.kernel { "kernel" } else { "user" }.to_owned(),
-        text,
+        frame(&function.frame),
         line.unwrap_or_default(),
         module(&function.frame, function.kernel),
         owners(whose),
@@ -185,6 +206,7 @@ fn owners(whose: &[(Owner, u64)]) -> String {
 /// A function's name, or where it would be.
 pub(super) fn frame(frame: &Frame) -> String {
     match frame {
+        Frame::Function { name, inlined: true, .. } => format!("{} (inlined)", cut(&name.terminal())),
         Frame::Function { name, .. } => cut(&name.terminal()),
         Frame::Offset { module, build_id, offset } => {
             let file = module.terminal();

@@ -165,8 +165,12 @@ impl Simulator {
             },
             ended_ns: None,
         };
-        let source =
-            SourceRow { source: 1, path: None, build_id: None, unnamed: "no name was looked up".to_owned() };
+        let source = SourceRow {
+            source: 1,
+            build_id: None,
+            unnamed: "no name was looked up".to_owned(),
+            ..SourceRow::default()
+        };
         let begin = TasksDrain {
             owners: processes.iter().map(owner).collect(),
             located: Located { sources: vec![source], ..Located::default() },
@@ -184,13 +188,9 @@ impl Simulator {
                 ..TasksDrain::default()
             }));
         }
-        let name = |offset: u64| Name {
-            at: At { source: 1, offset },
-            code: Ok(Code {
-                function: Untrusted::from(format!("function_{offset}").as_str()),
-                line: None,
-                inlined: Vec::new(),
-            }),
+        let name = |offset: u64| {
+            let function = Untrusted::from(format!("function_{offset}").as_str());
+            Name::new(At { source: 1, offset }, Ok(Code { function, ..Code::default() }))
         };
         let all = (1..=2).flat_map(|slot| (0..FUNCTIONS as u64).map(move |index| slot * 100 + index));
         run.name(&Names { names: all.map(name).collect(), ..Names::default() });

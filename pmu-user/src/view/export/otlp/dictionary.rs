@@ -1,13 +1,12 @@
 //! Tables that all profiles of a request share.
 
+use std::sync::Arc;
+
 use super::{
-    super::{once::Once, words},
+    super::{Lined, LinedFrame, once::Once, words},
     message::{Attribute, Dictionary, Function, Line, Link, Location, Mapping, Stack, ValueType},
 };
-use crate::{
-    metric::{Frame, HotStack},
-    view::otlp::AnyValue,
-};
+use crate::{drain, metric::Frame, view::otlp::AnyValue};
 
 /// A text or a number of an attribute.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -21,7 +20,8 @@ pub(super) struct Tables {
     texts: Once<String, String>,
     mappings: Once<(i32, String), Mapping>,
     functions: Once<(i32, i32), Function>,
-    locations: Once<(bool, Frame), Location>,
+    /// By the frames of an instruction.
+    locations: Once<(bool, Vec<(Frame, Option<Arc<drain::Line>>)>), Location>,
     attributes: Once<(i32, Told), Attribute>,
     stacks: Once<Vec<i32>, Stack>,
 }
@@ -85,27 +85,35 @@ impl Tables {
         place(self.attributes.place((key, told), || Attribute { key, value: Some(value) }))
     }
 
-    pub(super) fn stack(&mut self, stack: &HotStack) -> i32 {
-        let frames = stack.frames.iter().enumerate();
-        let locations: Vec<i32> = frames.map(|(at, frame)| self.location(frame, at < stack.kernel)).collect();
+    pub(super) fn stack(&mut self, lined: &Lined<'_>) -> i32 {
+        let instructions = lined.instructions();
+        let locations: Vec<i32> =
+            instructions.map(|(frames, is_kernel)| self.location(&frames, is_kernel)).collect();
         place(self.stacks.place(locations.clone(), || Stack { locations }))
     }
 
-    fn location(&mut self, frame: &Frame, is_kernel: bool) -> i32 {
-        let key = (is_kernel, frame.clone());
+    /// An instruction: a function, and before it those that are inlined there, the innermost first.
+    fn location(&mut self, frames: &[LinedFrame<'_>], is_kernel: bool) -> i32 {
+        let key = frames.iter().map(|&(frame, line)| (frame.clone(), line.cloned())).collect();
+        let key = (is_kernel, key);
         if let Some(found) = self.locations.find(&key) {
             return place(found);
         }
+        let Some(&(frame, _)) = frames.last() else { return 0 };
         let mapping = self.mapping(frame, is_kernel);
         // What has a name has no address: it is a function's, wherever samples hit it.
         let (address, is_named) = match frame {
             Frame::Function { .. } | Frame::Rest => (0, true),
             Frame::Offset { offset: address, .. } | Frame::Address(address) => (*address, false),
         };
-        let line = is_named.then(|| Line { function: self.function(frame, is_kernel) });
+        let lines = frames.iter().filter(|_| is_named);
+        let lines = lines.map(|&(frame, line)| Line {
+            function: self.function(frame, line),
+            line: line.map_or(0, |line| line.line.into()),
+        });
+        let lines = lines.collect();
         let mode = if is_kernel { "kernel" } else { "native" };
         let mode = self.attribute("profile.frame.type", Told::Text(mode.to_owned()));
-        let lines = line.into_iter().collect();
         place(self.locations.add(key, Location { mapping, address, lines, attributes: vec![mode] }))
     }
 
@@ -137,8 +145,10 @@ impl Tables {
         }
     }
 
-    fn function(&mut self, frame: &Frame, is_kernel: bool) -> i32 {
-        let (name, filename) = (self.text(&words::code(frame)), self.file(frame, is_kernel));
+    /// A function in a source file, if that is known. Which program it is part of, the mapping says.
+    fn function(&mut self, frame: &Frame, line: Option<&Arc<drain::Line>>) -> i32 {
+        let filename = words::source(line).map_or(0, |file| self.text(&file));
+        let name = self.text(&words::code(frame));
         place(self.functions.place((name, filename), || Function { name, system_name: name, filename }))
     }
 }

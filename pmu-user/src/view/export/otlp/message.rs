@@ -118,6 +118,9 @@ pub(super) struct Location {
 pub(super) struct Line {
     #[prost(int32, tag = "1")]
     pub(super) function: i32,
+    /// 0 if it is not known.
+    #[prost(int64, tag = "2")]
+    pub(super) line: i64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Message)]

@@ -94,6 +94,9 @@ pub(super) struct Location {
 pub(super) struct Line {
     #[prost(uint64, tag = "1")]
     pub(super) function_id: u64,
+    /// 0 if it is not known.
+    #[prost(int64, tag = "2")]
+    pub(super) line: i64,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -1,0 +1,66 @@
+//! The vDSO of 32-bit processes, which is another one than ours: read from the memory of a process that has it mapped. What is read there
+//! is that process's word, so each content is a source of its own, and names the code of those alone that have the same.
+
+use std::{
+    fs::File,
+    io::{self, Write as _},
+    os::unix::fs::FileExt as _,
+    time::Instant,
+};
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+
+use super::{IDENTIFYING, SOURCES_MAX, Tracker};
+use crate::{
+    symbol::{
+        address_map::Region,
+        source::{CodeSource, CodeSourceKind, Image},
+    },
+    untrusted::Untrusted,
+};
+
+/// Bytes of a vDSO.
+const BYTES_MAX: u64 = 64 << 10;
+/// Contents that are kept. The kernel has one.
+const CONTENTS_MAX: usize = 16;
+
+impl Tracker {
+    /// The source of names for a 32-bit vDSO that is mapped in a process; `None` if it cannot be read.
+    pub(super) fn small_vdso(&mut self, tgid: u32, region: &Region) -> Option<u32> {
+        let (start, bytes) = (region.start, region.end.checked_sub(region.start)?);
+        if bytes > BYTES_MAX {
+            return None;
+        }
+        let content = self.patience.call(move || read(tgid, start, bytes).ok())??;
+        if let Some(&known) = self.small_vdsos.get(&content) {
+            return Some(known);
+        }
+        if self.sources.len() >= SOURCES_MAX || self.small_vdsos.len() >= CONTENTS_MAX {
+            return None;
+        }
+        let file = in_memory(&content).ok()?;
+        let identity = self.symbolizer.identify(&file, Instant::now() + IDENTIFYING).ok()?;
+        let path = Untrusted::from("[vdso]");
+        let number = self.sources.len() as u32;
+        let image = Image { path, file: Ok(file), identity, debug: None, openings: 1 };
+        self.sources.push(CodeSource::new(CodeSourceKind::File(image)));
+        self.small_vdsos.insert(content, number);
+        Some(number)
+    }
+}
+
+/// Memory of a process. Needs the right to trace it.
+fn read(tgid: u32, start: u64, bytes: u64) -> io::Result<Vec<u8>> {
+    let mut content = vec![0; usize::try_from(bytes).map_err(io::Error::other)?];
+    File::open(format!("/proc/{tgid}/mem"))?.read_exact_at(&mut content, start)?;
+    Ok(content)
+}
+
+/// A file of our own with this content, which cannot change any more.
+fn in_memory(content: &[u8]) -> io::Result<File> {
+    let file = memfd_create("pmbpf-vdso", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    let mut file = File::from(file);
+    file.write_all(content)?;
+    fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL)?;
+    Ok(file)
+}
