@@ -30,7 +30,7 @@ pub(super) fn finish(
     Ok((pipeline.finish(&end.ending())?, end))
 }
 
-/// Files of a list that are told of.
+/// Files of a list that are printed.
 const UNFOUND_LISTED: usize = 8;
 
 /// Names that are missing because no folder of --symfs has their files.

@@ -124,7 +124,7 @@ impl Redactor {
         located.off_cpu.iter_mut().flat_map(|row| &mut row.frames).for_each(|at| self.at(at));
         located.unwinding.first.iter_mut().for_each(|at| self.at(at));
         located.names.iter_mut().for_each(|name| self.name_of(name));
-        // Program headers tell programs apart.
+        // Program headers identify programs.
         located.sources.iter_mut().for_each(|source| source.loaded.clear());
     }
 

@@ -217,7 +217,7 @@ fn region(line: &[u8]) -> Option<Region> {
 
 /// The mapped file. Inode 0 is none.
 fn file(path: &[u8], id: FileId) -> Option<FileId> {
-    // The number of a segment is no inode (ipc/shm.c, `newseg`): it may be that of a memfd on the same device.
+    // The number of a segment is not an inode (ipc/shm.c, `newseg`): it may be that of a memfd on the same device.
     let device = if path.starts_with(SEGMENT) { (u32::MAX, id.device.1) } else { id.device };
     (id.inode != 0).then_some(FileId { device, ..id })
 }

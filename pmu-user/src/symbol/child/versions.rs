@@ -1,5 +1,5 @@
-//! Versions of symbols (`clock_gettime@@GLIBC_2.17`), which linkers write behind the names in symbol tables, and which are no part of
-//! them. An `@` in a name may be part of it: compilers of Crystal, D and others write it.
+//! Versions of symbols (`clock_gettime@@GLIBC_2.17`), which linkers write behind the names in symbol tables, and which do not
+//! belong to them. An `@` in a name may be part of it: compilers of Crystal, D and others write it.
 
 use std::collections::HashSet;
 

@@ -80,7 +80,7 @@ impl Tracker {
         true
     }
 
-    /// The source of names for code in a file that is no program: the map of the JIT that made it. `None` if there is none, and the file
+    /// The source of names for code in a file that is not a program: the map of the JIT that made it. `None` if there is none, and the file
     /// is on a disk.
     pub(in crate::symbol) fn generated(&mut self, source: u32, of: u32, region: &Region) -> Option<u32> {
         let CodeSourceKind::File(Image { file: Err(why), .. }) = self.sources[source as usize].kind else {

@@ -173,7 +173,7 @@ pub(super) struct Stacks<'a> {
     pub(super) events: Vec<(String, &'static str)>,
     /// Stacks, each with its values by event.
     pub(super) rows: Vec<(&'a HotStack, Vec<u64>)>,
-    /// The same, where the lines of their frames are told apart.
+    /// The same, by the lines of their frames.
     pub(super) lined: Vec<Lined<'a>>,
 }
 
