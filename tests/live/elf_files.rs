@@ -252,7 +252,8 @@ fn is_at(row: &Value, line: u64) -> bool {
 
 #[test]
 fn inlined_code_keeps_its_own_line() {
-    let (recording, inlined) = (Scratch::new("inlined"), workload("inlined", &["-g", "-mno-omit-leaf-frame-pointer"]));
+    let (recording, inlined) =
+        (Scratch::new("inlined"), workload("inlined", &["-g", "-mno-omit-leaf-frame-pointer"]));
     let run = output(&["-F", "499", "-g", "--no-metrics", "-o", recording.as_str(), "--", &inlined, "1.5"]);
     assert!(run.status.success(), "{}", text(&run.stderr));
     let report = |arguments: &[&str]| {
@@ -283,7 +284,8 @@ fn inlined_code_keeps_its_own_line() {
 
 #[test]
 fn pprof_and_speedscope_have_source_files_and_lines() {
-    let (recording, inlined) = (Scratch::new("lines"), workload("inlined", &["-g", "-mno-omit-leaf-frame-pointer"]));
+    let (recording, inlined) =
+        (Scratch::new("lines"), workload("inlined", &["-g", "-mno-omit-leaf-frame-pointer"]));
     let run = output(&["-F", "499", "-g", "--no-metrics", "-o", recording.as_str(), "--", &inlined, "1"]);
     assert!(run.status.success(), "{}", text(&run.stderr));
     let export = |format: &str| {
