@@ -2,10 +2,7 @@
 
 use object::{Object as _, ObjectSection as _, ObjectSegment, SectionFlags, SegmentFlags, elf};
 
-use super::{
-    SEGMENTS_MAX,
-    wire::{Identity, Why},
-};
+use super::wire::{Identity, SEGMENTS_MAX, Why};
 use crate::drain::Loaded;
 
 /// Sections of a file that are looked at.

@@ -36,7 +36,7 @@ use rustix::{
 pub(super) use self::dwarf::without_lines;
 pub use self::serve::serve;
 pub(super) use self::wire::{ADDRESSES_MAX, End, Identity, Mapped, Request, STACKS_MAX, Start, Unwound, Why};
-use self::wire::{Answer, Found, receive, send};
+use self::wire::{Answer, Found, SEGMENTS_MAX, receive, send};
 use crate::{
     drain::Code,
     machine::{duration_ns, stat::after_name},
@@ -55,8 +55,6 @@ const STARTS_MAX: u32 = 64;
 const BUSY_MAX: Duration = Duration::from_millis(300);
 /// How often to look whether it has.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
-/// Segments of a file that are kept.
-const SEGMENTS_MAX: usize = 16;
 /// `utime` in `/proc/PID/stat`, from the state on; `stime` follows.
 const USER_FIELD: usize = 11;
 

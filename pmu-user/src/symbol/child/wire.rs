@@ -24,6 +24,8 @@ pub(in crate::symbol) const ADDRESSES_MAX: usize = 2048;
 pub(in crate::symbol) const STACKS_MAX: usize = 32;
 /// Their bytes.
 const STACK_BYTES_MAX: usize = STACKS_MAX * pmu_common::ring::COPY_BYTES_MAX;
+/// Segments of a file that are kept.
+pub(super) const SEGMENTS_MAX: usize = 16;
 /// Files of one request: a binary, its debug file, and the file that this one shares with others.
 pub(super) const FILES_MAX: usize = 3;
 
