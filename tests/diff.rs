@@ -130,6 +130,15 @@ fn text_fits_80_columns_and_ends_with_how_many_were_compared() {
 }
 
 #[test]
+fn before_and_after_are_there_though_nothing_can_be_tested() {
+    let text = text(&diff(&["masked.pmbpf", "events.pmbpf"]), 0);
+    let line = text.lines().find(|line| line.trim_start().starts_with("cpu_time ")).unwrap();
+    assert!(text.contains("before") && text.contains("after"), "{text}");
+    assert!(line.contains("untested") && line.contains(" CPU") && line.contains('%'), "{line}");
+    assert!(text.contains("0 numbers compared"), "{text}");
+}
+
+#[test]
 fn csv_has_a_row_of_the_same_columns_for_each_difference() {
     let count = |format: &str| text(&diff(&["topdown.pmbpf", "topdown.pmbpf", format]), 0);
     let mut reader = csv::Reader::from_reader(std::io::Cursor::new(count("--csv")));

@@ -88,8 +88,18 @@ fn every_number_of_every_recording_is_in_its_page() {
             // Of an interval a missing number is left out and so are its functions, and the whole's header has no interval.
             let is_number = !row["value"].is_null() || !row["count"].is_null();
             let kind = row["kind"].as_str().unwrap();
-            let is_whole = matches!(kind, "stack" | "summary" | "levels" | "check" | "map" | "gap")
-                || kind == "hot" && row["t"].is_null();
+            let is_whole = matches!(
+                kind,
+                "stack"
+                    | "summary"
+                    | "levels"
+                    | "check"
+                    | "map"
+                    | "gap"
+                    | "function"
+                    | "module"
+                    | "program_culprit"
+            ) || kind == "hot" && row["t"].is_null();
             if is_number || is_whole {
                 assert!(kept.contains(line), "{}: {line}", recording.display());
                 compared += 1;

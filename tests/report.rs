@@ -355,6 +355,22 @@ fn processes_of_a_program_are_one_row_that_adds_up_and_one_by_one_where_that_is_
 }
 
 #[test]
+fn cpu_time_of_what_began_and_ended_within_a_run_is_exact() {
+    let rows = rows_of("masked.pmbpf", &[]);
+    let times = rows.iter().filter(|row| row["kind"] == "metric" && row["metric"] == "cpu_time");
+    let times: Vec<_> = times.filter(|row| row["owner"]["kind"] == "process").collect();
+    assert!(times.len() > 2, "{times:?}");
+    for row in times {
+        assert!(row["low"] == row["value"] && row["high"] == row["value"], "{row}");
+    }
+    // Of a part of the run it is not known how much of the time before it is in it.
+    let cut = rows_of("cgroups.pmbpf", &["--time", "400ms..800ms"]);
+    let is_time = |row: &&serde_json::Value| row["metric"] == "cpu_time" && row["owner"]["name"] == "api";
+    let row = cut.iter().find(is_time).unwrap();
+    assert!(row["low"].as_f64() < row["value"].as_f64(), "{row}");
+}
+
+#[test]
 fn findings_do_not_depend_on_how_processes_are_shown() {
     let findings = |arguments: &[&str]| -> Vec<serde_json::Value> {
         rows_of("masked.pmbpf", arguments).into_iter().filter(|row| row["kind"] == "finding").collect()

@@ -70,7 +70,7 @@ export class Numbers {
     this.rows = text.split("\n").filter((line) => line).map((line) => JSON.parse(line.replace(/"address":(\d+)/g, '"address":"$1"')));
     this.of = (kind) => this.rows.filter((row) => row.kind === kind);
     this.summary = this.of("summary")[0];
-    this.numbers = this.rows.filter((row) => row.kind === "metric" || row.kind === "histogram");
+    this.numbers = this.rows.filter((row) => /^(program_)?(metric|histogram)$/.test(row.kind));
     this.compared = 0;
     this.wrong = [];
   }
@@ -152,7 +152,8 @@ export class Numbers {
 
   matrix({ head, rows }) {
     for (const [who, all, ...cells] of rows) {
-      const own = this.of("culprit").filter((row) => visible(ownerLabel(row.owner)) === who);
+      const charges = this.of("program_culprit");
+      const own = (charges.length ? charges : this.of("culprit")).filter((row) => visible(ownerLabel(row.owner)) === who);
       this.plain(`waits of ${who}`, all, own.map((row) => row.of_ns), "ns");
       cells.forEach((text, index) => {
         const culprit = head[index + 2];
@@ -214,7 +215,8 @@ export class Numbers {
   hot({ rows }) {
     const name = ({ frame }) => frame.function ?? codeName(frame);
     for (const [code, , owner, mode, samples, share] of rows) {
-      const found = this.of("hot").filter((row) => visible(name(row)) === code && visible(ownerLabel(row.owner)) === owner && row.mode === mode);
+      const whose = (row) => visible(ownerLabel(row.owners[0].owner)) + (row.owners_in_all > 1 ? ` and ${row.owners_in_all - 1} more` : "");
+      const found = this.of("function").filter((row) => visible(name(row)) === code && whose(row) === owner && row.mode === mode);
       this.plain(`samples in ${code}`, samples, found.map((row) => row.samples), "1");
       this.cell(`share of ${code}`, share, found.map((row) => ({ value: row.share * 100, low: row.low * 100, high: row.high * 100, unit: "%" })));
     }

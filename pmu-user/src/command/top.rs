@@ -8,7 +8,10 @@ mod screen;
 use std::{io::IsTerminal as _, path::PathBuf, time::Duration};
 
 use super::{examples, failure::Usage, live::KernelArgs, parse};
-use crate::plan::request::By;
+use crate::{
+    metric::filter::{Filter, Processes},
+    plan::request::By,
+};
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
@@ -34,6 +37,9 @@ pub(super) struct Args {
     /// Whose row a count goes to; by default processes, or cgroups if cgroups or everything are the target
     #[arg(long, value_name = "OWNER", help_heading = "Target", conflicts_with = "file")]
     by: Option<By>,
+    /// A row for each process, instead of one for all processes of a program
+    #[arg(long, help_heading = "Rows")]
+    per_process: bool,
     /// Length of an interval; of a recording at least its own [default: 1s]
     #[arg(short = 'I', long, value_name = "TIME", value_parser = parse::interval, help_heading = "Time")]
     interval: Option<Duration>,
@@ -45,6 +51,14 @@ pub(super) struct Args {
     io: bool,
     #[command(flatten)]
     kernel: KernelArgs,
+}
+
+impl Args {
+    /// What is shown of each interval.
+    fn filter(&self) -> Filter {
+        let processes = if self.per_process { Processes::OneByOne } else { Processes::Together };
+        Filter { processes, ..Filter::default() }
+    }
 }
 
 /// Shows it, and returns the exit code.

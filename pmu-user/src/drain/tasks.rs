@@ -43,6 +43,9 @@ pub struct TasksHeader {
     /// Which waits are told from others; none where time off the CPU does not count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub off_cpu: Option<ToldWaits>,
+    /// When counting started on CLOCK_BOOTTIME, by which processes tell when they began, in ns; 0 in older recordings.
+    #[serde(default)]
+    pub started_boot_ns: u64,
 }
 
 /// Which waits the kernel tells from others.

@@ -4,12 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{
-    Frame, HotStack,
-    hot::{Share, share},
-    off_cpu_stack,
-    value::Known,
-};
+use super::{Frame, HotStack, hot::Share, off_cpu_stack, value::Known};
 use crate::{drain::Owner, model::WeightedSamples};
 
 /// Share of the samples below which a branch is folded, unless told otherwise.
@@ -74,8 +69,8 @@ pub struct Weighing {
 }
 
 impl Weighing {
-    /// Samples: one may have been chance.
-    pub fn samples(min_share: f64) -> Self {
+    /// Samples, whose share is so computed: one may have been chance.
+    pub(super) fn samples(min_share: f64, share: Share) -> Self {
         Self { min_share, min_samples: 2, share }
     }
 
@@ -89,10 +84,10 @@ impl Weighing {
 pub fn callers<'a>(
     stacks: &'a [HotStack],
     events: usize,
-    weighing: &Weighing,
+    weighing: impl Fn(usize) -> Weighing,
     shown: impl Fn(&'a Owner) -> &'a Owner + Copy,
 ) -> Vec<Callers> {
-    (0..events).filter_map(|event| of_event(stacks, event, weighing, shown)).collect()
+    (0..events).filter_map(|event| of_event(stacks, event, &weighing(event), shown)).collect()
 }
 
 fn of_event<'a>(
@@ -192,7 +187,10 @@ mod tests {
     use super::{Branches, Callers, Frame, HotStack, Weighing, callers};
     use crate::{
         drain::Owner,
-        metric::value::{How, Known},
+        metric::{
+            hot::share,
+            value::{How, Known},
+        },
         model::WeightedSamples,
     };
 
@@ -262,7 +260,7 @@ mod tests {
             stack("web", "lost", 1),
         ];
         assert_eq!(
-            shown(&callers(&stacks, 1, &Weighing::samples(0.05), |owner| owner)),
+            shown(&callers(&stacks, 1, |_| Weighing::samples(0.05, share), |owner| owner)),
             [
                 "web 100",
                 "0 99 0 start main",
@@ -283,7 +281,7 @@ mod tests {
             stack("db", "start main vacuum page", 20),
         ];
         assert_eq!(
-            shown(&callers(&stacks, 1, &Weighing::samples(0.0), |owner| owner)),
+            shown(&callers(&stacks, 1, |_| Weighing::samples(0.0, share), |owner| owner)),
             ["db web 100", "0 100 0 start main", "1 80 80 read", "1 20 20 vacuum page of db"]
         );
     }
@@ -292,7 +290,7 @@ mod tests {
     fn a_function_that_calls_itself_stays_a_chain_and_an_event_without_samples_has_no_tree() {
         let stacks = [stack("web", "f f f", 2), stack("web", "f f", 2)];
         assert_eq!(
-            shown(&callers(&stacks, 2, &Weighing::samples(0.0), |owner| owner)),
+            shown(&callers(&stacks, 2, |_| Weighing::samples(0.0, share), |owner| owner)),
             ["web 4", "0 100 50 f f", "1 50 50 f"]
         );
     }
@@ -301,7 +299,7 @@ mod tests {
     fn what_is_too_deep_is_folded_with_its_share() {
         let chains: Vec<HotStack> =
             (1..200).map(|depth| stack("web", &vec!["f"; depth].join(" "), 1)).collect();
-        let trees = callers(&chains, 1, &Weighing::samples(0.0), |owner| owner);
+        let trees = callers(&chains, 1, |_| Weighing::samples(0.0, share), |owner| owner);
         let shown = shown(&trees);
         assert!(shown.len() < 40, "{}", shown.len());
         assert!(shown.last().unwrap().contains("… 1 "), "{shown:?}");

@@ -2,10 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{
-    OwnerOrTarget,
-    owners::{Above, Groups},
-};
+use super::{OwnerOrTarget, groups::Groups, owners::Above};
 use crate::{
     drain::{Owner, TasksHeader, Work},
     model::{CulpritIndex, Interval, Ledger, OwnerIndex},

@@ -229,6 +229,17 @@ fn order(function: &HotFunction) -> impl Ord + use<> {
     (weight, key)
 }
 
+/// How the share of an event's samples is computed.
+pub(super) fn share_of(scale: &Scale, event: usize) -> Share {
+    if scale.is_exact(event) { exact_share } else { share }
+}
+
+/// Share of `all` that `part` is, where both are all that there was.
+fn exact_share(part: &WeightedSamples, all: &WeightedSamples) -> Known {
+    let estimate = if all.samples == 0 { 0.0 } else { part.weighted / all.weighted };
+    Known { estimate, low: estimate, high: estimate, coverage: 1.0, how: How::Counted }
+}
+
 /// Share of `all` that `part` is, each sample by its weight.
 pub(super) fn share(part: &WeightedSamples, all: &WeightedSamples) -> Known {
     let estimate = if all.samples == 0 { 0.0 } else { part.weighted / all.weighted };
@@ -252,7 +263,7 @@ fn function(owner: Owner, key: Key, sum: Sum<'_>, totals: &[WeightedSamples], sc
         kernel: key.kernel,
         owner,
         samples: first.samples,
-        share: share(&first, &of(totals, 0)),
+        share: share_of(scale, 0)(&first, &of(totals, 0)),
         events: events(&sum.events, totals, scale),
         ratios: scale.ratios(|event| of(&sum.events, event)),
         tallies: sum.events,
@@ -274,7 +285,7 @@ fn events(tallies: &[WeightedSamples], totals: &[WeightedSamples], scale: &Scale
         HotEvent {
             name: worth.name.clone(),
             samples: tally.samples,
-            share: share(&tally, &of(totals, event)),
+            share: share_of(scale, event)(&tally, &of(totals, event)),
             count: worth.count(&tally),
         }
     };
@@ -282,9 +293,9 @@ fn events(tallies: &[WeightedSamples], totals: &[WeightedSamples], scale: &Scale
 }
 
 /// Hot stacks, most samples first.
-pub(super) fn stacks(ledger: &Ledger, interval: &Interval) -> Vec<HotStack> {
+pub(super) fn stacks(ledger: &Ledger, interval: &Interval, scale: &Scale) -> Vec<HotStack> {
     let of_events = interval.stacks.iter().filter(|(key, _)| key.event != OFF_CPU);
-    let mut stacks = add_up(ledger, of_events, |_| 0, share);
+    let mut stacks = add_up(ledger, of_events, |_| 0, share_of(scale, 0));
     sort(&mut stacks, |stack| {
         (stack.samples.clone(), stack.frames.clone(), stack.owner.clone(), stack.kernel)
     });

@@ -17,6 +17,7 @@ pub mod finding;
 mod floor;
 pub mod formulas;
 mod gap;
+mod groups;
 mod hot;
 pub mod interrupt;
 pub mod io;
@@ -62,7 +63,7 @@ pub use self::{
 };
 use self::{
     callers::Callers,
-    owners::Groups,
+    groups::Groups,
     topdown::{Prepared, TopDown},
 };
 use crate::{
@@ -248,6 +249,7 @@ impl TasksReport {
         let folded = Groups::programs(ledger, interval, header.plan.by).map(|groups| Folded {
             owners: owners::owners(&context, &groups),
             waited: culprit::Waited::of(header, ledger, interval, &groups),
+            topdown: program::topdown((prepared, machine, header), ledger, interval, &groups),
             members: groups.members(ledger),
         });
         let (hot, totals) = hot::functions(ledger, interval, &scale);
@@ -267,7 +269,7 @@ impl TasksReport {
             hot,
             functions: Vec::new(),
             modules: Vec::new(),
-            stacks: hot::stacks(ledger, interval),
+            stacks: hot::stacks(ledger, interval, &scale),
             callers: Vec::new(),
             off_cpu_stacks: off_cpu_stack::stacks(ledger, interval),
             off_cpu_callers: Vec::new(),

@@ -141,6 +141,9 @@ impl TasksReport {
         if let Some(folded) = &mut self.folded {
             owners.push(&mut folded.owners);
             waited.push(&mut folded.waited);
+            for topdown in &mut folded.topdown {
+                topdown.owners.iter_mut().for_each(|(who, _)| each(who, name));
+            }
         }
         owners.into_iter().flatten().for_each(|row| each(&mut row.who, name));
         self.ended.iter_mut().for_each(&mut *name);

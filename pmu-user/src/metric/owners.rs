@@ -1,9 +1,11 @@
 //! The metrics of every owner; for people, processes of one program share a row.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::BTreeMap;
 
 use super::{
-    Quality, blind, interrupt, off_cpu,
+    Quality, blind,
+    groups::Groups,
+    interrupt, off_cpu,
     ratio::{EventReport, RatioReport, Scale},
     shed,
     value::{Distribution, How, Known, Value},
@@ -17,7 +19,6 @@ use crate::{
         request::{By, Descend},
     },
     table::metric::{self, Metric},
-    untrusted::Untrusted,
 };
 
 /// Whom numbers belong to.
@@ -83,7 +84,8 @@ pub(super) struct Context<'a> {
 
 /// The metrics of the target, which did `total`.
 pub(super) fn target(context: &Context<'_>, total: &Counts) -> OwnerReport {
-    report(context, OwnerOrTarget::Target, false, total)
+    let all = || context.interval.owners.keys().copied();
+    report(context, OwnerOrTarget::Target, Life::of(context, all(), false), total)
 }
 
 /// The metrics of every owner, most CPU time first; owners of a group share a row.
@@ -97,7 +99,8 @@ pub(super) fn owners(context: &Context<'_>, groups: &Groups) -> Vec<OwnerReport>
         .map(|(&index, counts)| {
             let owner = groups.owner(context.ledger, index);
             let ended = groups.has_ended(context.ledger, index);
-            report(context, OwnerOrTarget::Owner(owner), ended, counts)
+            let life = Life::of(context, groups.members_of(index), ended);
+            report(context, OwnerOrTarget::Owner(owner), life, counts)
         })
         .collect();
     owners.extend(silent_targets(context, &by_owner));
@@ -175,7 +178,7 @@ fn silent_targets(context: &Context<'_>, seen: &BTreeMap<OwnerIndex, Counts>) ->
     for target in targets.iter().filter(|target| !is_seen(target.id.0)) {
         let owner = Owner::cgroup(target.id.0, target.path.clone());
         let counts = below(context, target.path.as_bytes());
-        silent.push(report(context, OwnerOrTarget::Owner(owner), false, &counts));
+        silent.push(report(context, OwnerOrTarget::Owner(owner), Life::default(), &counts));
     }
     silent
 }
@@ -196,11 +199,44 @@ fn below(context: &Context<'_>, path: &[u8]) -> Counts {
     sum
 }
 
-fn report(context: &Context<'_>, who: OwnerOrTarget, ended: bool, counts: &Counts) -> OwnerReport {
+/// When what an owner did began and ended.
+#[derive(Clone, Copy, Debug, Default)]
+struct Life {
+    /// Has it ended?
+    ended: bool,
+    /// Did it begin within the interval?
+    begins_within: bool,
+    /// Did it end within the interval?
+    ends_within: bool,
+}
+
+impl Life {
+    /// That of owners that share a row.
+    fn of(context: &Context<'_>, members: impl Iterator<Item = OwnerIndex>, ended: bool) -> Self {
+        let Context { header, ledger, interval, .. } = context;
+        let from_ns = header.started_boot_ns.saturating_add(interval.from_ns);
+        // A command starts when counting has begun.
+        let is_command = matches!(header.plan.target, Target::Command(_)) && interval.from_ns == 0;
+        let mut life = Self { ended, begins_within: true, ends_within: true };
+        for index in members {
+            let begins = match ledger.owner(index) {
+                Owner::Process { born_ns, .. } | Owner::Thread { born_ns, .. } => {
+                    header.started_boot_ns > 0 && *born_ns >= from_ns
+                }
+                _ => false,
+            };
+            life.begins_within &= begins || is_command;
+            life.ends_within &= ledger.ended_ns(index).is_some_and(|ended_ns| ended_ns <= interval.to_ns);
+        }
+        life
+    }
+}
+
+fn report(context: &Context<'_>, who: OwnerOrTarget, life: Life, counts: &Counts) -> OwnerReport {
     let coverage = context.quality.switch_coverage;
     let first = counts.event(0);
     if context.interval.losses.contains_key(TARGET_UNSEEN) && is_silent(counts) {
-        return unseen(who, ended, &context.header.plan);
+        return unseen(who, life.ended, &context.header.plan);
     }
     let counted = |count| Value::counted(count, coverage);
     let stopped = |work| shed::why(context.header, context.interval, work);
@@ -211,7 +247,7 @@ fn report(context: &Context<'_>, who: OwnerOrTarget, ended: bool, counts: &Count
         (None, None) => Value::Missing("sampling is off".to_owned()),
     };
     let mut metrics = vec![
-        (metric::CPU_TIME, cpu_time(context, counts, coverage)),
+        (metric::CPU_TIME, cpu_time(context, life, counts, coverage)),
         (metric::CONTEXT_SWITCHES, counted(counts.switches())),
         (metric::VOLUNTARY_SWITCHES, counted(counts.voluntary_switches)),
         (metric::INVOLUNTARY_SWITCHES, counted(counts.involuntary_switches)),
@@ -225,11 +261,11 @@ fn report(context: &Context<'_>, who: OwnerOrTarget, ended: bool, counts: &Count
     ];
     metrics.extend(off_cpu::metrics(context.header, counts, coverage));
     let of = (context.header, context.interval);
-    metrics.extend(interrupt::metrics(of, counts, &cpu_time(context, counts, coverage), coverage));
+    metrics.extend(interrupt::metrics(of, counts, &cpu_time(context, life, counts, coverage), coverage));
     let events = context.scale.events(|event| counts.event(event));
     let ratios = context.scale.ratios(|event| counts.event(event).all());
     let waits = stopped(Work::RunqueueLatency).map_or_else(|| waits(counts, coverage), Err);
-    OwnerReport { who, ended, metrics, waits, events, ratios }
+    OwnerReport { who, ended: life.ended, metrics, waits, events, ratios }
 }
 
 /// Run-queue latencies in ns.
@@ -269,83 +305,12 @@ fn unseen(who: OwnerOrTarget, ended: bool, plan: &Plan) -> OwnerReport {
 }
 
 /// The scheduler books a running task's time at switches and ticks, so on every CPU up to one tick of the interval
-/// before is in it, and up to one of its own is not.
-fn cpu_time(context: &Context<'_>, counts: &Counts, coverage: f64) -> Value {
+/// before is in it, and up to one of its own is not. Of what began in the interval nothing is from before, and of what ended in it nothing
+/// is left.
+fn cpu_time(context: &Context<'_>, life: Life, counts: &Counts, coverage: f64) -> Value {
     let edge_ns = context.quality.ticks.period_ns as f64 * counts.cpus.len() as f64;
     let estimate = counts.cpu_time_ns as f64;
-    let (low, high) = ((estimate - edge_ns).max(0.0), estimate + edge_ns);
+    let low = if life.begins_within { estimate } else { (estimate - edge_ns).max(0.0) };
+    let high = if life.ends_within { estimate } else { estimate + edge_ns };
     Value::Known(Known { estimate, low, high, coverage, how: How::Counted })
-}
-
-/// Owners that share a row.
-#[derive(Debug, Default)]
-pub(super) struct Groups {
-    of: HashMap<OwnerIndex, OwnerIndex>,
-    together: HashMap<OwnerIndex, Group>,
-}
-
-/// Owners of one row.
-#[derive(Debug)]
-struct Group {
-    /// What they are together.
-    owner: Owner,
-    /// Have all of them ended?
-    ended: bool,
-}
-
-impl Groups {
-    /// Processes of an interval by program, and threads that have ended by name; `None` if no two share one. Threads that live were asked
-    /// for one by one.
-    pub(super) fn programs(ledger: &Ledger, interval: &Interval, by: By) -> Option<Self> {
-        let mut present: BTreeSet<OwnerIndex> = interval.owners.keys().copied().collect();
-        present.extend(interval.hot.keys().map(|key| key.owner));
-        let mut by_name: BTreeMap<&Untrusted, (Vec<OwnerIndex>, u64)> = BTreeMap::new();
-        for index in present {
-            let (name, processes) = match ledger.owner(index) {
-                Owner::Process { name, .. } => (name, 1),
-                Owner::Thread { name, .. } if ledger.ended_ns(index).is_some() => (name, 1),
-                Owner::Ended { name, processes } => (name, *processes),
-                _ => continue,
-            };
-            let (members, all) = by_name.entry(name).or_default();
-            members.push(index);
-            *all += processes;
-        }
-        let mut groups = Self::default();
-        for (name, (members, processes)) in by_name.into_iter().filter(|(_, (members, _))| members.len() > 1)
-        {
-            let name = name.clone();
-            let owner = match by {
-                By::Thread => Owner::Ended { name, processes },
-                _ => Owner::Program { name, processes },
-            };
-            let ended = members.iter().all(|&member| ledger.ended_ns(member).is_some());
-            groups.together.insert(members[0], Group { owner, ended });
-            groups.of.extend(members.iter().map(|&member| (member, members[0])));
-        }
-        (!groups.of.is_empty()).then_some(groups)
-    }
-
-    /// Whose row an owner's numbers are in.
-    pub(super) fn of(&self, index: OwnerIndex) -> OwnerIndex {
-        self.of.get(&index).copied().unwrap_or(index)
-    }
-
-    /// Whom a row is of.
-    pub(super) fn owner(&self, ledger: &Ledger, index: OwnerIndex) -> Owner {
-        self.together.get(&index).map_or_else(|| ledger.owner(index), |group| &group.owner).clone()
-    }
-
-    /// Each owner that shares a row, with what the row is of.
-    pub(super) fn members(&self, ledger: &Ledger) -> BTreeMap<Owner, Owner> {
-        self.of
-            .keys()
-            .map(|&member| (ledger.owner(member).clone(), self.owner(ledger, self.of(member))))
-            .collect()
-    }
-
-    /// Has everything that a row is of ended?
-    fn has_ended(&self, ledger: &Ledger, index: OwnerIndex) -> bool {
-        self.together.get(&index).map_or_else(|| ledger.ended_ns(index).is_some(), |group| group.ended)
-    }
 }

@@ -24,6 +24,8 @@ pub(super) struct Worth {
     weight: f64,
     /// Share of its time during which the event had a counter, times the share of the due samples that came.
     coverage: f64,
+    /// Occurrences on all CPUs that no sample came of, where each should be one; `None` where samples are fewer than occurrences.
+    missing: Option<u64>,
     /// Why its samples say nothing.
     absent: Option<String>,
 }
@@ -78,7 +80,10 @@ impl Scale {
         let worth = |(event, sampling): (usize, &Sampling)| {
             let came = quality.sample_coverages().nth(event);
             let worth = Worth::new(event, sampling, &cpus, came.unwrap_or(1.0));
-            Worth { absent: stopped.clone().or(worth.absent), ..worth }
+            let each_is_one = sampling.period == 1 && worth.weight <= 1.0;
+            let of = quality.samples.get(event).filter(|_| each_is_one);
+            let missing = of.and_then(|of| Some(of.expected?.saturating_sub(of.seen)));
+            Worth { absent: stopped.clone().or(worth.absent), missing, ..worth }
         };
         Self { events: sampling.iter().enumerate().map(worth).collect(), pairs: pairs(sampling) }
     }
@@ -97,6 +102,11 @@ impl Scale {
             }
         };
         self.events.iter().enumerate().map(report).collect()
+    }
+
+    /// Is every occurrence of the event a sample, and was every one seen?
+    pub(super) fn is_exact(&self, event: usize) -> bool {
+        self.events.get(event).is_some_and(Worth::is_exact)
     }
 
     /// Every ratio of what `of` gives for each event.
@@ -127,14 +137,26 @@ impl Worth {
             period: sampling.period as f64,
             weight,
             coverage: running * came,
+            missing: None,
             absent,
         }
+    }
+
+    /// Is every occurrence a sample, and was every one seen?
+    fn is_exact(&self) -> bool {
+        self.missing == Some(0) && self.absent.is_none()
     }
 
     /// Counts that a tally stands for.
     pub(super) fn count(&self, tally: &WeightedSamples) -> Value {
         if let Some(why) = &self.absent {
             return Value::Missing(why.clone());
+        }
+        if let Some(missing) = self.missing {
+            // Those that are missing may all have been here.
+            let (low, high) = (tally.samples as f64, tally.samples.saturating_add(missing) as f64);
+            let coverage = self.coverage;
+            return Value::Known(Known { estimate: low, low, high, coverage, how: How::Counted });
         }
         let (effective, each) = self.effective(tally);
         let (low, high) = poisson_bounds(effective);
@@ -228,17 +250,29 @@ mod tests {
     use crate::{
         metric::{
             testing::Random,
-            value::{Known, Value},
+            value::{How, Known, Value},
         },
         model::WeightedSamples,
     };
 
     fn worth(period: f64) -> Worth {
-        Worth { name: "cycles".to_owned(), period, weight: 1.0, coverage: 1.0, absent: None }
+        Worth { name: "cycles".to_owned(), period, weight: 1.0, coverage: 1.0, missing: None, absent: None }
     }
 
     fn known(value: &Value) -> Known {
         *value.known().unwrap()
+    }
+
+    #[test]
+    fn an_event_whose_every_occurrence_is_a_sample_is_counted_and_not_estimated() {
+        let count = |missing| {
+            let worth = Worth { missing: Some(missing), ..worth(1.0) };
+            let Value::Known(count) = worth.count(&WeightedSamples::new(2859, 1.0)) else { panic!("known") };
+            assert_eq!((count.estimate, count.how), (2859.0, How::Counted));
+            (count.low, count.high)
+        };
+        assert_eq!(count(0), (2859.0, 2859.0));
+        assert_eq!(count(60), (2859.0, 2919.0), "those that are missing may be the owner's");
     }
 
     #[test]

@@ -71,7 +71,7 @@ impl Ledger {
 
 impl Interval {
     /// Gives what owners did to those that stand for them.
-    fn fold_owners(&mut self, to: &HashMap<OwnerIndex, OwnerIndex>) {
+    pub fn fold_owners(&mut self, to: &HashMap<OwnerIndex, OwnerIndex>) {
         if to.is_empty() {
             return;
         }

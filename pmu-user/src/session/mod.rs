@@ -18,6 +18,8 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
+use rustix::time::ClockId;
+
 use self::{
     cgroup_names::CgroupNames,
     counts::CountsSession,
@@ -35,7 +37,7 @@ pub use self::{
 use crate::{
     bpf::{Kernel, LoadError},
     drain::{Absent, Drain, Followed, Header, Names},
-    machine::{Machine, duration_ns, io::Platform, monotonic_ns},
+    machine::{Machine, duration_ns, io::Platform, monotonic_ns, now_ns},
     perf::OpenError,
     plan::{Plan, PlanError, Target, count::CountPlan, io::IoPlan, multiplexing::Unfit},
 };
@@ -68,6 +70,8 @@ struct Started {
     instant: Instant,
     /// CLOCK_MONOTONIC.
     monotonic_ns: u64,
+    /// CLOCK_BOOTTIME, which goes on while the host sleeps.
+    boot_ns: u64,
     /// Since 1970-01-01 UTC.
     unix_ns: u64,
 }
@@ -75,7 +79,12 @@ struct Started {
 impl Started {
     fn now() -> Self {
         let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        Self { instant: Instant::now(), monotonic_ns: monotonic_ns(), unix_ns: duration_ns(since_1970) }
+        Self {
+            instant: Instant::now(),
+            monotonic_ns: monotonic_ns(),
+            boot_ns: now_ns(ClockId::Boottime),
+            unix_ns: duration_ns(since_1970),
+        }
     }
 }
 

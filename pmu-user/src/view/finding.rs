@@ -2,7 +2,7 @@
 
 use super::{
     io::text::subject_name,
-    text::{bytes, count, duration, named, number::spread_cell, percent},
+    text::{OWN_OF_ROOT, bytes, count, duration, is_root, named, number::spread_cell, percent},
 };
 use crate::{
     metric::{
@@ -179,6 +179,7 @@ fn cpu_wait(finding: &Finding, whose: &str, value: &str) -> String {
         let culprit = match &evidence.whose {
             None => "others".to_owned(),
             own if *own == finding.whose => "its own tasks".to_owned(),
+            Some(OwnerOrTarget::Owner(owner)) if is_root(owner) => OWN_OF_ROOT.to_owned(),
             other => who(other.as_ref()),
         };
         (culprit, time(evidence))

@@ -23,6 +23,7 @@ use crate::{
         sources::Sources,
     },
     drain::{Drain, Header, Stopped},
+    metric::filter::Filter,
     plan::{
         metrics::MetricsRequest,
         request::{By, Rate, Request, Target, WantedMetrics},
@@ -89,7 +90,7 @@ async fn run(args: &Args, mut sources: Sources, launched: Instant) -> anyhow::Re
         }
         left
     })?;
-    let ended = count(&mut session, &header, signals, &sender).await;
+    let ended = count(&mut session, &header, args.filter(), signals, &sender).await;
     let _ = sender.send(Event::Over);
     close(screen)?;
     let stopped = ended?;
@@ -103,6 +104,7 @@ async fn run(args: &Args, mut sources: Sources, launched: Instant) -> anyhow::Re
 async fn count(
     session: &mut Session,
     header: &Header,
+    filter: Filter,
     signals: Signals,
     sender: &Sender<Event>,
 ) -> anyhow::Result<Stopped> {
@@ -112,6 +114,7 @@ async fn count(
     };
     let mut pipeline = Pipeline::into_view(header, None, View::watched(header, Box::new(watch)))?;
     pipeline.only_intervals();
+    pipeline.filter(filter);
     let mut keep = |drain: Drain| -> anyhow::Result<session::Next> { Ok(pipeline.drain(drain)?) };
     Ok(session::run(session, None, signals, &mut keep).await?.ending.stopped)
 }

@@ -51,6 +51,7 @@ fn read(args: &Args, file: &Path) -> anyhow::Result<(History, End)> {
     let history = RefCell::new(History::new(&header));
     let watch = |report: &_| history.borrow_mut().push(Snapshot::of(&header, report));
     let mut pipeline = Pipeline::into_view(&header, None, View::watched(&header, Box::new(watch)))?;
+    pipeline.filter(args.filter());
     let redacting = Redaction::of(Naming::Plain).begin();
     let (_, end) = finish(&mut pipeline, recording.entries, &redacting, &[], Ok)?;
     drop(pipeline);

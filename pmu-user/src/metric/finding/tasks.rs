@@ -46,8 +46,7 @@ fn each_owner(
     report: &TasksReport,
     rule: impl Fn(&TasksReport, &OwnerReport) -> Option<Finding>,
 ) -> Vec<Finding> {
-    let rows = report.by_program();
-    let found: Vec<Finding> = rows.iter().filter_map(|owner| rule(report, owner)).collect();
+    let found: Vec<Finding> = report.rows().filter_map(|owner| rule(report, owner)).collect();
     if found.is_empty() { rule(report, &report.total).into_iter().collect() } else { found }
 }
 
@@ -167,9 +166,9 @@ fn masked_span(report: &TasksReport) -> Option<Finding> {
 fn bottlenecks(report: &TasksReport, topdown: &TopDown) -> Vec<Finding> {
     let mut paths: BTreeSet<&[u32]> = BTreeSet::new();
     let mut found = Vec::new();
-    let owners: BTreeMap<_, _> = report.owners.iter().map(|owner| (&owner.who, owner)).collect();
+    let owners: BTreeMap<_, _> = report.by_program().iter().map(|owner| (&owner.who, owner)).collect();
     let all = report.total.value(&metric::CPU_TIME).map_or(0.0, |all| all.estimate);
-    for (who, tree) in &topdown.owners {
+    for (who, tree) in report.trees(topdown) {
         let owner = match who {
             OwnerOrTarget::Target => Some(&report.total),
             whose => owners.get(whose).copied(),

@@ -3,7 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Frame, HotFunction, HotStack, events, lines::MergedLines, of, of_event, order, share, sort};
+use super::{
+    Frame, HotFunction, HotStack, Share, events, lines::MergedLines, of, of_event, order, share_of, sort,
+};
 use crate::{
     drain::Owner,
     metric::{ratio::Scale, value::Known},
@@ -88,7 +90,7 @@ fn function(most: &HotFunction, sum: Sum<'_>, sampled: &Sampled) -> TargetFuncti
         kernel: most.kernel,
         owner: owners.first().map_or_else(|| most.owner.clone(), |(owner, _)| owner.clone()),
         samples: first.samples,
-        share: share(&first, &of(totals, 0)),
+        share: share_of(scale, 0)(&first, &of(totals, 0)),
         events: events(&sum.tallies, totals, scale),
         ratios: scale.ratios(|event| of(&sum.tallies, event)),
         lines,
@@ -119,7 +121,7 @@ pub(in crate::metric) fn modules(functions: &[TargetFunction], sampled: &Sampled
         build_id: build_id.cloned(),
         kernel,
         samples: tally.samples,
-        share: share(&tally, &all),
+        share: share_of(&sampled.scale, 0)(&tally, &all),
     };
     let hit = sums.into_iter().filter(|(_, tally)| tally.samples > 0);
     let mut modules: Vec<HotModule> = hit.map(module).collect();
@@ -142,6 +144,7 @@ pub(in crate::metric) struct TargetStack<'a> {
 /// The stack that most samples of the first event have.
 pub(in crate::metric) fn hottest<'a>(
     stacks: &'a [HotStack],
+    share: Share,
     shown: impl Fn(&'a Owner) -> &'a Owner,
 ) -> Option<TargetStack<'a>> {
     let mut all = WeightedSamples::default();

@@ -154,6 +154,7 @@ impl TasksSession {
         launched: Instant,
     ) -> Result<(), SessionError> {
         self.header.started_ns = started.monotonic_ns;
+        self.header.started_boot_ns = started.boot_ns;
         self.write_started();
         self.count(1);
         self.read_cpus_first();

@@ -115,6 +115,7 @@ impl TasksSession {
 fn header(plan: Plan, object: &Object) -> TasksHeader {
     TasksHeader {
         started_ns: 0,
+        started_boot_ns: 0,
         attach: object.loaded.attach_kind().name().to_owned(),
         attach_refused: object.loaded.refused().iter().map(refused).collect(),
         knows_steal: object.knows_steal(),

@@ -1,5 +1,5 @@
-//! A comparison for people: in what the sides are not alike, then what differs by more than chance, most surely first, then one line
-//! about the rest.
+//! A comparison for people: in what the sides are not alike, then a table of before and after, with how sure each change is: what differs
+//! by more than chance first, the rest dimmed.
 
 use std::{
     collections::BTreeMap,
@@ -7,11 +7,11 @@ use std::{
 };
 
 use super::{
-    Comparison, SIDES, frame_in_bytes, metric,
+    Comparison, frame_in_bytes, metric,
     words::{self, Ends, Of},
 };
 use crate::{
-    metric::diff::{Bounded, Difference, Outcome, Recorded, Tested, What, Whose, unit_of},
+    metric::diff::{Bounded, Difference, LEVEL, Outcome, Recorded, Tested, What, Whose, unit_of},
     untrusted::Untrusted,
     view::{
         io::text::subject_name,
@@ -22,24 +22,27 @@ use crate::{
     },
 };
 
+/// What the sides are called in sentences.
+const WORDS: [&str; 2] = ["before", "after"];
 /// Recordings of a side that are named.
 const NAMED_MAX: usize = 4;
 /// Reasons for which numbers are not compared that are told.
 const REASONS_MAX: usize = 6;
 
 pub(super) fn write(into: &mut dyn Write, style: &Style, all: &Comparison<'_>) -> io::Result<()> {
-    for (side, recordings) in SIDES.iter().zip(all.sides) {
+    for (side, recordings) in WORDS.iter().zip(all.sides) {
         line(into, side, &recorded(recordings))?;
     }
     conditions(into, style, all)?;
-    let (code, metrics): (Vec<_>, Vec<_>) = all
-        .diff
-        .differences
-        .iter()
-        .filter(|difference| difference.is_significant())
+    let mut shown: Vec<&Difference> =
+        all.diff.differences.iter().filter(|difference| is_shown(difference)).collect();
+    // Stable: they come most surely first.
+    shown.sort_by_key(|difference| rank(difference));
+    let (code, metrics): (Vec<_>, Vec<_>) = shown
+        .into_iter()
         .partition(|difference| matches!(difference.key.what, What::Function(..) | What::Stack(_)));
     if !metrics.is_empty() {
-        section(into, "DIFFERENCES", "b against a, 95 % intervals; most surely first")?;
+        section(into, "DIFFERENCES", "after against before, 95 % intervals; the surest first")?;
         table(into, style, &metrics)?;
     }
     if !code.is_empty() {
@@ -49,6 +52,34 @@ pub(super) fn write(into: &mut dyn Write, style: &Style, all: &Comparison<'_>) -
     only(into, style, all)?;
     untested(into, all)?;
     summary(into, all)
+}
+
+/// Is it known on both sides, and something on one of them?
+fn is_shown(difference: &Difference) -> bool {
+    let [Some(from), Some(to)] = &difference.sides else { return false };
+    from.value != 0.0 || to.value != 0.0
+}
+
+/// The sure ones first, then those of the target, of the host, and of owners, who may have the target's.
+fn rank(difference: &Difference) -> (bool, u8, bool) {
+    let of = match difference.key.whose.kind {
+        "target" => 0,
+        "host" => 1,
+        _ => 2,
+    };
+    let is_culprit = matches!(difference.key.what, What::Culprit(_));
+    let is_sure = difference.is_significant();
+    if is_sure { (false, 0, false) } else { (true, of, is_culprit) }
+}
+
+/// How sure a change is, in a word.
+fn surety(difference: &Difference) -> &'static str {
+    match difference.tested() {
+        Some(tested) if tested.is_significant() => "sure",
+        Some(tested) if tested.p < LEVEL => "likely",
+        Some(_) => "unsure",
+        None => "untested",
+    }
 }
 
 /// Names, lengths and ticks of a side's recordings.
@@ -71,7 +102,7 @@ fn conditions(into: &mut dyn Write, style: &Style, all: &Comparison<'_>) -> io::
     }
     section(into, "NOT ALIKE", "what limits the comparison")?;
     use Align::{Left, Words};
-    let mut table = Table::new(&[("", Left), ("a", Left), ("b", Left), ("", Words)]);
+    let mut table = Table::new(&[("", Left), (WORDS[0], Left), (WORDS[1], Left), ("", Words)]);
     for one in all.conditions {
         let [a, b] = one.sides.each_ref().map(|side| side.terminal().into_owned());
         table.row_in(WARNING, vec![one.what.to_owned(), a, b, one.limits.to_owned()]);
@@ -81,19 +112,29 @@ fn conditions(into: &mut dyn Write, style: &Style, all: &Comparison<'_>) -> io::
 
 fn table(into: &mut dyn Write, style: &Style, rows: &[&Difference]) -> io::Result<()> {
     use Align::{Left, Right};
-    let titles =
-        [("metric", Left), ("owner", Left), ("a", Right), ("b", Right), ("change", Right), ("p", Right)];
-    let mut table = Table::new(&titles).spare(["p", "a", "b"]);
+    let titles = [
+        ("metric", Left),
+        ("owner", Left),
+        (WORDS[0], Right),
+        (WORDS[1], Right),
+        ("change", Right),
+        ("sure", Left),
+        ("p", Right),
+    ];
+    let mut table = Table::new(&titles).spare(["p", "owner"]);
     for difference in rows.iter().take(style.rows_max) {
-        let Some(tested) = difference.tested() else { continue };
         let number = |at: usize| {
             let side = difference.sides[at].as_ref();
             side.map_or_else(|| "–".to_owned(), |estimate| shown(difference, estimate.value))
         };
         let cells = [what(difference), owner(&difference.key.whose), number(0), number(1)];
-        table.row(
-            cells.into_iter().chain([change(difference, tested), words::chance(tested.p_adjusted)]).collect(),
-        );
+        let (change, chance) = match difference.tested() {
+            Some(tested) => (change(difference, tested), words::chance(tested.p_adjusted)),
+            None => (plain_change(difference), "–".to_owned()),
+        };
+        let looks = if difference.is_significant() { anstyle::Style::new() } else { COLUMNS };
+        let cells = cells.into_iter().chain([change, surety(difference).to_owned(), chance]);
+        table.row_in(looks, cells.collect());
     }
     table.write(into, style)?;
     match rows.len().saturating_sub(style.rows_max) {
@@ -143,21 +184,26 @@ fn change(difference: &Difference, tested: &Tested) -> String {
     format!("{change} {interval}")
 }
 
+/// The change of what could not be tested.
+fn plain_change(difference: &Difference) -> String {
+    let [Some(from), Some(to)] = &difference.sides else { return "–".to_owned() };
+    let unit = unit_of(difference);
+    let at = |value: f64| Ends { value, low: value, high: value };
+    let relative = (from.value != 0.0).then(|| at(to.value / from.value - 1.0));
+    words::change(of(difference, &unit), at(to.value - from.value), relative).0
+}
+
 fn of<'a>(difference: &'a Difference, unit: &'a str) -> Of<'a> {
     Of { metric: metric(difference), basis: difference.basis.name(), unit }
 }
 
 fn only(into: &mut dyn Write, style: &Style, all: &Comparison<'_>) -> io::Result<()> {
-    for (side, name) in SIDES.iter().enumerate() {
+    for (side, name) in WORDS.iter().enumerate() {
         let rows: Vec<_> = all.diff.only.iter().filter(|only| only.side == side).collect();
         if rows.is_empty() {
             continue;
         }
-        section(
-            into,
-            &format!("ONLY IN {}", name.to_uppercase()),
-            "owners by CPU time, and metrics of others",
-        )?;
+        section(into, &format!("ONLY {}", name.to_uppercase()), "owners by CPU time, and metrics of others")?;
         use Align::{Left, Right, Words};
         let mut table = Table::new(&[("owner", Left), ("cpu", Right), ("metrics", Words)]);
         for one in rows.iter().take(style.rows_max) {
@@ -192,7 +238,7 @@ fn untested(into: &mut dyn Write, all: &Comparison<'_>) -> io::Result<()> {
     if reasons.is_empty() && rare == 0 {
         return Ok(());
     }
-    section(into, "NOT COMPARED", "numbers that both sides have, and why")?;
+    section(into, "NOT TESTED", "numbers that both sides have, and why")?;
     for (why, count) in reasons.iter().take(REASONS_MAX) {
         writeln!(into, "  {count}: {}", Untrusted::from(*why).terminal())?;
     }
@@ -214,14 +260,14 @@ fn summary(into: &mut dyn Write, all: &Comparison<'_>) -> io::Result<()> {
     writeln!(
         into,
         "\n{TITLE}{compared} numbers compared, {significant} differ by more than chance at 5 % after correction\
-         {TITLE:#} (Benjamini–Hochberg; {} without it)",
+         {TITLE:#} (sure; Benjamini–Hochberg), {} without it (likely)",
         all.diff.uncorrected()
     )?;
     let variation = if all.has_groups() {
         "chance is how the recordings of a side differ (Welch's t over the runs)"
     } else {
-        "chance is how each recording varies over its ticks; what differs from run to run anyway is not in it: \
-         compare groups, A1,A2 B1,B2, for that"
+        "chance is how each recording varies over its ticks, 4 of them at least; what differs from run to run anyway is \
+         not in it: compare groups, A1,A2 B1,B2, for that"
     };
     writeln!(into, "{COLUMNS}{variation}{COLUMNS:#}")
 }

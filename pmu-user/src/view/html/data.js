@@ -1,6 +1,6 @@
 // The rows of the page: those of `pmbpf report --json` for the whole run, and those of its intervals.
 
-const D = { header: {}, summary: {}, about: {}, numbers: [], hot: [], stacks: [], blocked: [], gaps: [], levels: [], charges: [], platform: null, devices: [], bottlenecks: [],
+const D = { header: {}, summary: {}, about: {}, numbers: [], programs: [], hot: [], stacks: [], blocked: [], gaps: [], levels: [], charges: [], chargesOfPrograms: [], platform: null, devices: [], bottlenecks: [],
   spans: [], series: new Map(), text: "" };
 
 async function inflated(id) {
@@ -60,7 +60,7 @@ function addsUp(row) {
 async function load() {
   D.about = JSON.parse($("#about").textContent);
   D.text = await inflated("whole");
-  const into = { metric: D.numbers, histogram: D.numbers, hot: D.hot, stack: D.stacks, off_cpu_stack: D.blocked, gap: D.gaps, culprit: D.charges, device: D.devices, levels: D.levels, bottleneck: D.bottlenecks };
+  const into = { metric: D.numbers, histogram: D.numbers, program_metric: D.programs, program_histogram: D.programs, program_culprit: D.chargesOfPrograms, hot: D.hot, stack: D.stacks, off_cpu_stack: D.blocked, gap: D.gaps, culprit: D.charges, device: D.devices, levels: D.levels, bottleneck: D.bottlenecks };
   for (const row of rowsOf(D.text)) {
     if (row.kind === "header") D.header = row;
     else if (row.kind === "summary") D.summary = row;
@@ -68,6 +68,7 @@ async function load() {
     else into[row.kind]?.push(row);
   }
   withKeys(D.numbers);
+  withKeys(D.programs);
   place(rowsOf(await inflated("intervals")));
 }
 

@@ -34,7 +34,9 @@ pub(super) fn hot(rows: &Rows, into: &mut String) {
     into.push_str("<div id=\"hot\">");
     head("Hot functions", &titles, into);
     for row in &rows.hot {
-        let who: Option<Who> = serde_json::from_value(row["owner"].clone()).ok();
+        let who: Option<Who> = serde_json::from_value(row["owners"][0]["owner"].clone()).ok();
+        let more = row["owners_in_all"].as_u64().unwrap_or(1).saturating_sub(1);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         let module = row["frame"]["module"].as_str().unwrap_or_default();
         let file = module.rsplit('/').next().unwrap_or_default();
         let _ = write!(
@@ -42,7 +44,7 @@ pub(super) fn hot(rows: &Rows, into: &mut String) {
             "<tr><th scope=\"row\" class=\"who\">{}</th><td>{}</td><td>{}</td><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td>{}</td></tr>",
             text(&frame(&row["frame"])),
             text(file),
-            text(&label(who.as_ref(), None)),
+            text(&(label(who.as_ref(), None) + &more)),
             text(row["mode"].as_str().unwrap_or_default()),
             row["samples"].as_u64().unwrap_or_default(),
             share(row),

@@ -111,7 +111,7 @@ impl<'a> Point<'a> {
             return Ok(None);
         }
         let point: Point<'_> = serde_json::from_slice(line)?;
-        let is_number = matches!(point.kind, "metric" | "histogram");
+        let is_number = matches!(point.kind, "metric" | "histogram" | "program_metric" | "program_histogram");
         Ok(Some(point).filter(|point| is_number && (point.value.is_some() || point.count.is_some())))
     }
 }

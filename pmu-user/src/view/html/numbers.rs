@@ -26,6 +26,7 @@ pub(super) fn tables(rows: &Rows, into: &mut String) {
     if !numbers.is_empty() {
         into.push_str("<div id=\"grid\">");
         let titles = "Owners; of run-queue latency the 99th percentile";
+        let numbers = without_root(rows.by_program(&numbers));
         wide(titles, "owner", &numbers, |number| label(number.owner.as_ref(), None), into);
         into.push_str("</div>");
     }
@@ -44,6 +45,23 @@ pub(super) fn tables(rows: &Rows, into: &mut String) {
         wide(&capital(kind), kind, numbers, whose, into);
     }
     into.push_str("</div>");
+}
+
+/// Leaves the root cgroup out where it has what the target has.
+fn without_root(mut numbers: Vec<&Number>) -> Vec<&Number> {
+    let is_root = |number: &Number| {
+        number.owner.as_ref().and_then(|owner| owner.path.as_deref()).is_some_and(|path| path == "/")
+    };
+    let of = |is: &dyn Fn(&Number) -> bool, metric: &str| {
+        let number = numbers.iter().find(|number| number.metric == metric && is(number));
+        number.and_then(|number| number.value)
+    };
+    let is_target = |number: &Number| number.owner.as_ref().is_some_and(|owner| owner.kind == "target");
+    let alike = ["cpu_time", "context_switches", "samples"];
+    if alike.iter().all(|metric| of(&is_root, metric) == of(&is_target, metric)) {
+        numbers.retain(|number| !is_root(number));
+    }
+    numbers
 }
 
 fn capital(word: &str) -> String {

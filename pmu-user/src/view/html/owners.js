@@ -31,13 +31,22 @@ function ofCpu() {
   return { title, share, cell };
 }
 
+// The root cgroup holds everything: where it has what the target has, it is no row of its own.
+function withoutRoot(rows) {
+  const root = (row) => row.owner?.path === "/";
+  const target = (row) => row.owner?.kind === "target";
+  const of = (is, metric) => rows.find((row) => is(row) && row.metric === metric && !row.subject)?.value ?? null;
+  const alike = ["cpu_time", "context_switches", "samples"].every((metric) => of(root, metric) === of(target, metric));
+  return alike && rows.some(root) ? rows.filter((row) => !root(row) || row.subject) : rows;
+}
+
 function ownersGrid() {
   const place = $("#grid");
   if (!place) return;
   const state = { by: null, down: true, filter: "", group: "" };
   const body = el("div", {});
   const redraw = () => {
-    const rows = numbers().filter((row) => !row.subject && !row.level && !(state.group && row.owner?.kind === "target") && !/\.(user|kernel)$/.test(row.metric));
+    const rows = withoutRoot(state.each ? numbers() : numbersByProgram()).filter((row) => !row.subject && !row.level && !(state.group && row.owner?.kind === "target") && !/\.(user|kernel)$/.test(row.metric));
     const column = ofCpu();
     const group = GROUPS[state.group];
     const shares = new Map();
@@ -52,7 +61,8 @@ function ownersGrid() {
   };
   const kinds = new Set(D.numbers.map((row) => row.owner?.kind));
   const groups = [["", "no groups"], ["kind", "kind"], ["name", "name"]].concat(kinds.has("cgroup") ? [["folder", "cgroup above"]] : []);
-  place.replaceChildren(el("div", { class: "controls" }, filterBox("Filter owners", state, redraw), choice("Group by", groups, "", (value) => { state.group = value; redraw(); })), body);
+  place.replaceChildren(el("div", { class: "controls" }, filterBox("Filter owners", state, redraw), choice("Group by", groups, "", (value) => { state.group = value; redraw(); }),
+    D.programs.length ? choice("Processes", [["", "one row for a program"], ["each", "one by one"]], "", (value) => { state.each = value === "each"; redraw(); }) : null), body);
   whenChanged(redraw);
   redraw();
 }

@@ -1,7 +1,7 @@
 //! Rows of the whole run: packed for the scripts, and read once more for the tables.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io::{self, Write},
 };
 
@@ -102,14 +102,18 @@ pub(super) struct Rows {
     pub(super) summary: Json,
     pub(super) findings: Vec<Json>,
     pub(super) numbers: Vec<Number>,
+    /// Numbers of processes of one program together.
+    pub(super) of_programs: Vec<Number>,
     pub(super) bottlenecks: Vec<Json>,
     /// A victim's together, as they are in the report.
     pub(super) charges: Vec<Charge>,
+    /// The same, processes of one program together; none where no two ran.
+    pub(super) charges_of_programs: Vec<Charge>,
     /// For how long bandwidths were low, medium and high.
     pub(super) levels: Vec<Json>,
     /// How metrics of tables are computed.
     pub(super) formulas: Vec<Json>,
-    /// The hottest functions.
+    /// The hottest functions over the target.
     pub(super) hot: Vec<Json>,
     /// How many there are.
     pub(super) hot_count: usize,
@@ -166,12 +170,44 @@ struct Kind<'a> {
     kind: &'a str,
 }
 
+/// CPU time of an owner with these numbers; that of the target is the most.
+fn cpu_time(numbers: &[&Number]) -> f64 {
+    let of = |number: &&&Number| number.metric == "cpu_time";
+    let is_target = numbers[0].owner.as_ref().is_some_and(|owner| owner.kind == "target");
+    let time = numbers.iter().find(of).and_then(|number| number.value).unwrap_or(0.0);
+    if is_target { f64::INFINITY } else { time }
+}
+
 impl Rows {
+    /// Numbers of owners and of the target, processes of one program together: by CPU time where that is the order that they have, else
+    /// where the first of them was.
+    pub(super) fn by_program<'a>(&'a self, numbers: &[&'a Number]) -> Vec<&'a Number> {
+        let mut programs: BTreeMap<&str, Vec<&Number>> = BTreeMap::new();
+        for number in &self.of_programs {
+            let Some(owner) = &number.owner else { continue };
+            programs.entry(&owner.name).or_default().push(number);
+        }
+        let names: BTreeSet<&str> = programs.keys().copied().collect();
+        let mut rows: Vec<Vec<&Number>> = Vec::new();
+        for same in numbers.chunk_by(|one, other| one.owner == other.owner) {
+            let owner = same[0].owner.as_ref().filter(|owner| matches!(&*owner.kind, "process" | "ended"));
+            match owner.map(|owner| owner.name.as_str()).filter(|name| names.contains(name)) {
+                None => rows.push(same.to_vec()),
+                Some(name) => rows.extend(programs.remove(name)),
+            }
+        }
+        let of_owners = numbers.chunk_by(|one, other| one.owner == other.owner).map(cpu_time);
+        if of_owners.is_sorted_by(|one, next| one >= next) {
+            rows.sort_by(|one, other| cpu_time(other).total_cmp(&cpu_time(one)));
+        }
+        rows.concat()
+    }
+
     /// Keeps a row. The header, the summary and what was found are never too much.
     fn add(&mut self, line: &[u8], packing: &mut Packing) -> io::Result<()> {
         let Kind { kind } = serde_json::from_slice(line)?;
         let is_needed = matches!(kind, "header" | "summary" | "finding" | "bottleneck");
-        let is_number = matches!(kind, "metric" | "histogram");
+        let is_number = matches!(kind, "metric" | "histogram" | "program_metric" | "program_histogram");
         let room = if is_number { NUMBER_BYTES_MAX } else { BYTES_MAX };
         if is_needed || packing.bytes() < room {
             packing.push(line)?;
@@ -184,10 +220,12 @@ impl Rows {
             "finding" => self.findings.push(serde_json::from_slice(line)?),
             "bottleneck" => self.bottlenecks.push(serde_json::from_slice(line)?),
             "metric" | "histogram" => self.numbers.push(serde_json::from_slice(line)?),
+            "program_metric" | "program_histogram" => self.of_programs.push(serde_json::from_slice(line)?),
+            "program_culprit" => self.charges_of_programs.push(serde_json::from_slice(line)?),
             "formula" => self.formulas.push(serde_json::from_slice(line)?),
             "levels" => self.levels.push(serde_json::from_slice(line)?),
             "culprit" => self.charges.push(serde_json::from_slice(line)?),
-            "hot" => {
+            "function" => {
                 self.hot_count += 1;
                 if self.hot.len() < HOT_MAX {
                     self.hot.push(serde_json::from_slice(line)?);

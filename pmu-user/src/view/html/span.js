@@ -38,6 +38,38 @@ function numbers() {
   return numbersFor.rows;
 }
 
+// The program that a process is of, where several of its processes ran.
+const programOf = (owner) => (owner && (owner.kind === "process" || owner.kind === "ended") ? D.programs.find((row) => row.owner.name === owner.name)?.owner ?? null : null);
+
+// Is an owner the chosen one, or a process of the chosen program?
+const isOf = (owner, key) => ownerKey(owner) === key || (key?.startsWith("program\u0001") ? ownerKey(programOf(owner)) === key : false);
+
+let programsFor = null;
+
+// The numbers of the span with processes of one program together.
+function numbersByProgram() {
+  const all = numbers();
+  if (!D.programs.length) return all;
+  const names = new Set(D.programs.map((row) => row.owner.name));
+  const id = S.from + " " + S.to;
+  if (programsFor?.id !== id) programsFor = { id, rows: S.from === null ? D.programs : D.programs.map(together) };
+  const isMember = (row) => (row.owner?.kind === "process" || row.owner?.kind === "ended") && !row.subject && !row.level && names.has(row.owner.name);
+  const left = new Map(), groups = new Map();
+  for (const row of programsFor.rows) left.set(row.owner.name, (left.get(row.owner.name) || []).concat(row));
+  const time = (rows) => (rows[0].owner?.kind === "target" ? Infinity : rows.find((row) => row.metric === "cpu_time" && !row.subject)?.value ?? 0);
+  // A program stands where the first of its processes was, or where its CPU time puts it where that is the order.
+  for (const row of all) {
+    const key = isMember(row) ? row.owner.name : ownerKey(row.owner);
+    if (!groups.has(key)) groups.set(key, isMember(row) ? left.get(row.owner.name) : []);
+    if (!isMember(row)) groups.get(key).push(row);
+  }
+  const times = D.numbers.filter((row) => row.metric === "cpu_time" && !row.subject && row.owner?.kind !== "target").map((row) => row.value ?? 0);
+  const isByTime = times.every((one, index) => !index || times[index - 1] >= one);
+  const ordered = [...groups.values()];
+  if (isByTime) ordered.sort((one, other) => (time(one) === time(other) ? 0 : time(other) - time(one)));
+  return ordered.flat();
+}
+
 const without = (row, reason) => ({ ...row, value: null, low: null, high: null, quantiles: undefined, buckets: undefined, count: null, reason });
 
 function together(whole) {
@@ -49,7 +81,7 @@ function together(whole) {
   const known = rows.reduce((sum, row) => sum + row.dt, 0);
   const share = Math.min(1, known / all);
   const coverage = share * rows.reduce((sum, row) => sum + (row.coverage ?? 1) * row.dt, 0) / known;
-  if (whole.kind === "histogram") return merged(whole, rows, coverage);
+  if (whole.kind === "histogram" || whole.kind === "program_histogram") return merged(whole, rows, coverage);
   const weights = addsUp(whole) ? rows.map(() => 1) : weightsOf(rows);
   const weight = addsUp(whole) ? 1 : weights.reduce((sum, one) => sum + one, 0) || 1;
   const sum = (field) => rows.reduce((total, row, index) => total + row[field] * weights[index], 0) / weight;

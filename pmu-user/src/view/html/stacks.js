@@ -65,7 +65,7 @@ function stacksView() {
   const all = [...D.stacks, ...D.blocked];
   if (!all.length) return;
   const events = eventNames();
-  const owners = [["", "everybody"], ...ownerOptions(all)];
+  const owners = [["", "all owners"], ...ownerOptions(D.programs), ...ownerOptions(all)];
   const state = { owner: "", event: D.stacks.length ? 0 : OFF_CPU, colour: null, upside: false };
   const of = (stack, event) => (event === OFF_CPU ? stack.time_ns?.value : stack.time_ns ? 0 : stack.samples_by_event ? stack.samples_by_event[event] : event ? 0 : stack.samples) || 0;
   const share = (samples, root) => percent(samples / Math.max(1, root.total));
@@ -87,7 +87,7 @@ function stacksView() {
   };
   const view = icicle("Icicle of stacks; the table below has the hottest functions.", paint, says);
   const rebuild = () => {
-    const own = state.owner ? all.filter((stack) => ownerKey(stack.owner) === state.owner) : all;
+    const own = state.owner ? all.filter((stack) => isOf(stack.owner, state.owner)) : all;
     view.show(stackTree(own, (stack) => of(stack, state.event), (stack) => (state.colour === null ? 0 : of(stack, state.colour)), state.upside));
   };
   const owner = choice("Owner", owners, "", (key) => { state.owner = key; rebuild(); });

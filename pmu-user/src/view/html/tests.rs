@@ -18,7 +18,7 @@ fn rows(name: &str) -> String {
         r#"{{"schema":"pmbpf/2","kind":"metric","t":0,"dt":1000000000,"owner":{owner},"metric":"cpu_time","unit":"ns","value":5000000,"low":4000000,"high":6000000,"coverage":1.0,"how":"counted","status":"ok"}}"#
     );
     let frame = serde_json::json!({"function": name, "module": name});
-    let hot = serde_json::json!({"kind": "hot", "owner": owner, "mode": "user", "frame": frame, "samples": 3, "share": 0.5, "low": 0.4, "high": 0.6});
+    let hot = serde_json::json!({"kind": "function", "owners": [{"owner": owner, "samples": 3}], "owners_in_all": 1, "mode": "user", "frame": frame, "samples": 3, "share": 0.5, "low": 0.4, "high": 0.6});
     let finding = serde_json::json!({"kind": "finding", "rank": 1, "says": name, "metric": name, "unit": name, "value": 1.0, "next": [name]});
     let culprit = |whose: serde_json::Value, wait_ns: u64| serde_json::json!({"kind": "culprit", "owner": owner, "culprit": whose, "wait_ns": wait_ns, "share": wait_ns as f64 / 4e6, "of_ns": 4_000_000});
     let culprits = [

@@ -6,7 +6,7 @@ const SHADES = 8;
 // What adds up to a victim's waits: a line for it, with a cell for each culprit.
 function victims() {
   const lines = new Map();
-  for (const row of D.charges) {
+  for (const row of D.chargesOfPrograms.length ? D.chargesOfPrograms : D.charges) {
     const key = ownerKey(row.owner);
     if (!lines.has(key)) lines.set(key, { key, label: ownerLabel(row.owner), owner: row.owner, of: row.of_ns, cells: new Map() });
     lines.get(key).cells.set(ownerKey(row.culprit), { value: row.wait_ns, share: row.share, culprit: row.culprit });

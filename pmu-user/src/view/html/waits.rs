@@ -17,14 +17,15 @@ const SHADES: f64 = 8.0;
 
 /// The matrix. Culprits are in the order of everything's row, which comes first: who had most, first.
 pub(super) fn matrix(rows: &Rows, into: &mut String) {
-    if rows.charges.is_empty() {
+    let charges = if rows.charges_of_programs.is_empty() { &rows.charges } else { &rows.charges_of_programs };
+    if charges.is_empty() {
         into.push_str("<p class=\"quiet\">Nobody waited for a CPU, or it was not recorded who had it.</p>");
         return;
     }
     let mut culprits: Vec<&Who> = Vec::new();
     let mut places: BTreeMap<&Who, usize> = BTreeMap::new();
     let mut victims: Vec<(&Charge, Vec<&Charge>)> = Vec::new();
-    for charge in &rows.charges {
+    for charge in charges {
         places.entry(&charge.culprit).or_insert_with(|| {
             culprits.push(&charge.culprit);
             culprits.len() - 1

@@ -31,9 +31,9 @@ pub(in crate::view) fn end(into: &mut dyn Write, report: &TasksReport) -> io::Re
     report.stacks.iter().try_for_each(|stack| stack_row(into, stack))?;
     report.off_cpu_stacks.iter().try_for_each(|stack| off_cpu_stack_row(into, stack))?;
     report.waited.iter().try_for_each(|waited| culprit_rows(into, "culprit", waited))?;
-    let is_program = |waited: &&Waited| matches!(waited.who.owner(), Some(Owner::Program { .. }));
-    let mut programs = report.waited_by_program().iter().filter(is_program);
-    programs.try_for_each(|waited| culprit_rows(into, "program_culprit", waited))
+    // With programs as victims and as culprits.
+    let by_program = report.folded.iter().flat_map(|folded| &folded.waited);
+    by_program.into_iter().try_for_each(|waited| culprit_rows(into, "program_culprit", waited))
 }
 
 /// Owners that the row of a function names; `hot` has all.

@@ -76,8 +76,7 @@ fn owners(into: &mut dyn Write, style: &Style, report: &TasksReport) -> io::Resu
     use Align::{Left, Right};
     let lost =
         |owner: &OwnerReport| owner.value(&metric::INTERRUPTS_TIME).map_or(0.0, |known| known.estimate);
-    let owners = report.by_program();
-    let mut owners: Vec<&OwnerReport> = owners.iter().filter(|owner| lost(owner) > 0.0).collect();
+    let mut owners: Vec<&OwnerReport> = report.rows().filter(|owner| lost(owner) > 0.0).collect();
     owners.sort_by(|a, b| lost(b).total_cmp(&lost(a)));
     let id = id_column(owners.iter().map(|owner| &owner.who));
     let columns = [

@@ -8,10 +8,13 @@ use super::{
     section,
     table::cut,
 };
-use crate::metric::{
-    OwnerOrTarget, OwnerReport, TasksReport,
-    culprit::{Charge, Culprit, Waited},
-    value::Distribution,
+use crate::{
+    drain::Owner,
+    metric::{
+        OwnerOrTarget, OwnerReport, TasksReport,
+        culprit::{Charge, Culprit, Waited},
+        value::Distribution,
+    },
 };
 
 /// Width of the longest bar.
@@ -27,8 +30,7 @@ pub(super) fn write(into: &mut dyn Write, style: &Style, report: &TasksReport) -
     line(into, &report.total)?;
     culprits(into, &report.total.who, waited)?;
     picture(into, style, waits)?;
-    let owners = report.by_program();
-    let mut owners: Vec<&OwnerReport> = owners.iter().filter(|owner| owner.waits.is_ok()).collect();
+    let mut owners: Vec<&OwnerReport> = report.rows().filter(|owner| owner.waits.is_ok()).collect();
     owners.sort_by_key(|owner| std::cmp::Reverse(owner.waits.as_ref().map_or(0, |waits| waits.sum)));
     if owners.len() > 1 {
         writeln!(into, "  {COLUMNS}longest waits in all{COLUMNS:#}")?;
@@ -79,10 +81,19 @@ pub(in crate::view) fn culprits_in_words(
     Some(named.join(", "))
 }
 
+/// The root cgroup as a culprit: the tasks that are in no cgroup below it. As an owner it holds everything.
+pub(in crate::view) const OWN_OF_ROOT: &str = "/ (own tasks)";
+
+/// Is it the root cgroup?
+pub(in crate::view) fn is_root(owner: &Owner) -> bool {
+    matches!(owner, Owner::Cgroup { path, .. } if path.as_bytes() == b"/")
+}
+
 /// Whom a victim waited for, in words.
 fn culprit(culprit: &Culprit, victim: &OwnerOrTarget) -> String {
     match culprit {
         Culprit::Owner(owner) if victim.owner() == Some(owner) => "itself".to_owned(),
+        Culprit::Owner(owner) if is_root(owner) => OWN_OF_ROOT.to_owned(),
         Culprit::Owner(owner) => {
             let (name, pid) = name(&OwnerOrTarget::Owner(owner.clone()));
             [cut(&name), pid].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")

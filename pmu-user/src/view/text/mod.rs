@@ -30,7 +30,7 @@ pub use self::{
     table::plain,
 };
 pub(super) use self::{
-    latency::{CULPRITS_NAMED, culprits_in_words},
+    latency::{CULPRITS_NAMED, OWN_OF_ROOT, culprits_in_words, is_root},
     number::{bytes, count, spread, three_digits},
 };
 use self::{
@@ -163,7 +163,7 @@ pub(super) fn line(into: &mut dyn Write, label: &str, text: &str) -> io::Result<
 
 fn owners(into: &mut dyn Write, style: &Style, report: &TasksReport) -> io::Result<()> {
     use Align::{Left, Right};
-    let owners = report.by_program();
+    let owners: Vec<&OwnerReport> = report.rows().collect();
     let columns = [
         ("owner", Left),
         (id_column(owners.iter().map(|owner| &owner.who)), Right),
@@ -180,7 +180,7 @@ fn owners(into: &mut dyn Write, style: &Style, report: &TasksReport) -> io::Resu
     ];
     let mut table = Table::new(&columns).spare(["major", "faults", "migr.", "invol.", "switches", "samples"]);
     let shown = owners.len().min(style.rows_max);
-    for owner in owners.iter().take(shown).chain([&report.total]) {
+    for owner in owners.iter().take(shown).copied().chain([&report.total]) {
         table.row(owner_row(owner, report.target_ns));
     }
     table.write(into, style)?;

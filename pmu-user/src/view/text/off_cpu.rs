@@ -31,8 +31,7 @@ pub(super) fn write(into: &mut dyn Write, style: &Style, report: &TasksReport) -
         return Ok(());
     }
     section(into, "OFF CPU", "what tasks waited for, all tasks of an owner together; by time without sleep")?;
-    let owners = report.by_program();
-    let mut owners: Vec<&OwnerReport> = owners.iter().filter(|owner| time(owner) > 0.0).collect();
+    let mut owners: Vec<&OwnerReport> = report.rows().filter(|owner| time(owner) > 0.0).collect();
     owners.sort_by(|a, b| awake(b).total_cmp(&awake(a)).then(time(b).total_cmp(&time(a))));
     let mut columns = vec![("owner", Left), (id_column(owners.iter().map(|owner| &owner.who)), Right)];
     columns.extend(KINDS.map(|(title, _)| (title, Right)));

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     machine::cpu::format_list,
     metric::{
-        TasksReport,
+        OwnerOrTarget, TasksReport,
         topdown::{Shape, TopDown, Tree},
     },
     table::{hint::hint, unit::Unit},
@@ -19,11 +19,11 @@ use crate::{
 
 /// The section, if there are metrics.
 pub(super) fn write(into: &mut dyn Write, style: &Style, report: &TasksReport) -> io::Result<()> {
-    report.topdown.iter().flatten().try_for_each(|topdown| of_cores(into, style, topdown))
+    report.topdown.iter().flatten().try_for_each(|topdown| of_cores(into, style, report, topdown))
 }
 
 /// The section of cores of one kind.
-fn of_cores(into: &mut dyn Write, style: &Style, topdown: &TopDown) -> io::Result<()> {
+fn of_cores(into: &mut dyn Write, style: &Style, report: &TasksReport, topdown: &TopDown) -> io::Result<()> {
     let Some((_, everyone)) = topdown.owners.first() else { return Ok(()) };
     let (model, formulas) = (&topdown.model, &topdown.formulas);
     let on = topdown.core_type.as_ref().map(|cores| {
@@ -51,7 +51,7 @@ fn of_cores(into: &mut dyn Write, style: &Style, topdown: &TopDown) -> io::Resul
     if let Some(runs) = &topdown.runs {
         runs::write(into, style, runs)?;
     }
-    owners(into, style, topdown)
+    owners(into, style, topdown, &report.trees(topdown).collect::<Vec<_>>())
 }
 
 /// A row for each metric that has a value: what is over its threshold stands out.
@@ -105,20 +105,25 @@ fn time_share(tree: &Tree) -> Option<String> {
 }
 
 /// A line an owner: the first level, what stands beside it, and its own bottleneck.
-fn owners(into: &mut dyn Write, style: &Style, topdown: &TopDown) -> io::Result<()> {
+fn owners(
+    into: &mut dyn Write,
+    style: &Style,
+    topdown: &TopDown,
+    trees: &[&(OwnerOrTarget, Tree)],
+) -> io::Result<()> {
     let roots: Vec<&Shape> = topdown
         .shapes
         .iter()
         .filter(|shape| shape.parent.is_none() && shape.unit == Unit::Percent && shape.level == 1)
         .collect();
-    if topdown.owners.len() < 2 || roots.is_empty() {
+    if trees.len() < 2 || roots.is_empty() {
         return Ok(());
     }
     let differ = topdown.core_type.is_some();
     let time = differ.then_some(("time", Align::Right));
     let columns = [
         Some(("owner", Align::Left)),
-        Some((id_column(topdown.owners.iter().map(|(who, _)| who)), Align::Right)),
+        Some((id_column(trees.iter().map(|(who, _)| who)), Align::Right)),
         time,
         Some(("IPC", Align::Right)),
         Some(("bottleneck", Align::Left)),
@@ -126,7 +131,7 @@ fn owners(into: &mut dyn Write, style: &Style, topdown: &TopDown) -> io::Result<
     ];
     let mut table = Table::new(&columns.into_iter().flatten().collect::<Vec<_>>());
     let ipc = topdown.ipc();
-    for (who, tree) in topdown.owners.iter().skip(1).take(style.rows_max) {
+    for (who, tree) in trees.iter().skip(1).take(style.rows_max) {
         let (owner, pid) = name(who);
         let known = |shape: &Shape| tree.nodes[shape.index as usize].value.known();
         let level = roots.iter().map(|shape| match known(shape) {

@@ -68,7 +68,7 @@ impl Snapshot {
         let rows = rows(tasks, traffic, topdown, &kept);
         let mut by_owner: Vec<u32> = (0..rows.len() as u32).collect();
         by_owner.sort_by(|&a, &b| rows[a as usize].who.cmp(&rows[b as usize].who));
-        let trees = topdown.map(trees).unwrap_or_default();
+        let trees = tasks.zip(topdown).map(trees).unwrap_or_default();
         Self {
             from_ns,
             length_ns,
@@ -110,8 +110,12 @@ impl Snapshot {
             return self.total.as_ref();
         }
         let of = |&index: &u32| &self.rows[index as usize];
-        let at = self.by_owner.binary_search_by(|index| of(index).who.cmp(who)).ok()?;
-        self.by_owner.get(at).map(of)
+        let at = self.by_owner.binary_search_by(|index| of(index).who.cmp(who));
+        match at {
+            Ok(at) => self.by_owner.get(at).map(of),
+            // In an interval in which one process of a program ran, the row is that one's, and the other way round.
+            Err(_) => self.rows.iter().find(|row| is_same_program(&row.who, who)),
+        }
     }
 
     /// The nodes that are kept, in the order of [`OwnerRow::nodes`].
@@ -123,6 +127,15 @@ impl Snapshot {
     /// How much room it takes, in rows.
     pub(super) fn size(&self) -> usize {
         self.rows.len() + 1
+    }
+}
+
+/// Is one of the two a program, and the other its only process?
+fn is_same_program(one: &OwnerOrTarget, other: &OwnerOrTarget) -> bool {
+    match (one.owner(), other.owner()) {
+        (Some(Owner::Program { name, .. }), Some(Owner::Process { name: of, .. }))
+        | (Some(Owner::Process { name: of, .. }), Some(Owner::Program { name, .. })) => name == of,
+        _ => false,
     }
 }
 
@@ -141,8 +154,8 @@ fn kept_nodes(topdown: &TopDown) -> Vec<u32> {
     shapes.map(|(at, _)| at as u32).collect()
 }
 
-fn trees(topdown: &TopDown) -> BTreeMap<&OwnerOrTarget, &Tree> {
-    topdown.owners.iter().map(|(who, tree)| (who, tree)).collect()
+fn trees<'a>((tasks, topdown): (&'a TasksReport, &'a TopDown)) -> BTreeMap<&'a OwnerOrTarget, &'a Tree> {
+    tasks.trees(topdown).map(|(who, tree)| (who, tree)).collect()
 }
 
 /// A row for each owner of any source, those of tasks first.
@@ -152,14 +165,19 @@ fn rows(
     topdown: Option<&TopDown>,
     kept: &[u32],
 ) -> Vec<OwnerRow> {
-    let trees = topdown.map(trees).unwrap_or_default();
-    let waited = tasks.iter().flat_map(|tasks| &tasks.waited);
+    let trees = tasks.zip(topdown).map(trees).unwrap_or_default();
+    let waited = tasks.iter().flat_map(|tasks| tasks.waited_by_program());
     let waited: BTreeMap<&OwnerOrTarget, &Waited> = waited.map(|waited| (&waited.who, waited)).collect();
     let mut rows = Vec::with_capacity(tasks.map_or(0, |tasks| tasks.owners.len()));
-    for (owner, length_ns) in tasks.iter().flat_map(|t| t.owners.iter().map(|owner| (owner, t.length_ns))) {
+    for (owner, length_ns) in tasks.iter().flat_map(|t| t.rows().map(|owner| (owner, t.length_ns))) {
         let mut row = row(owner, length_ns, topdown.zip(trees.get(&owner.who).copied()), kept);
         if let Some(owner) = owner.who.owner() {
             (row.block, row.net) = traffic.take(owner);
+            // What processes of the program moved.
+            for member in tasks.iter().flat_map(|tasks| tasks.members_of(owner)) {
+                let (block, net) = traffic.take(member);
+                (row.block, row.net) = (plus(row.block, block), plus(row.net, net));
+            }
         }
         row.culprits = waited.get(&owner.who).copied().map(Culprits::of).unwrap_or_default();
         rows.push(row);
@@ -171,6 +189,14 @@ fn rows(
     only_io.sort_by(|a, b| sum(b).total_cmp(&sum(a)));
     rows.extend(only_io);
     rows
+}
+
+/// Their sum, or whichever of the two there is.
+fn plus(one: Option<Bounded>, other: Option<Bounded>) -> Option<Bounded> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.plus(other)),
+        (one, other) => one.or(other),
+    }
 }
 
 fn row(owner: &OwnerReport, length_ns: u64, tree: Option<(&TopDown, &Tree)>, kept: &[u32]) -> OwnerRow {
