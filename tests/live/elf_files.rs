@@ -252,8 +252,7 @@ fn is_at(row: &Value, line: u64) -> bool {
 
 #[test]
 fn inlined_code_keeps_its_own_line() {
-    let (recording, inlined) =
-        (Scratch::new("inlined"), workload("inlined", &["-g", "-mno-omit-leaf-frame-pointer"]));
+    let (recording, inlined) = (Scratch::new("inlined"), workload("inlined", &["-g"]));
     let run = output(&["-F", "499", "-g", "--no-metrics", "-o", recording.as_str(), "--", &inlined, "1.5"]);
     assert!(run.status.success(), "{}", text(&run.stderr));
     let report = |arguments: &[&str]| {
@@ -284,9 +283,10 @@ fn inlined_code_keeps_its_own_line() {
 
 #[test]
 fn pprof_and_speedscope_have_source_files_and_lines() {
-    let (recording, inlined) =
-        (Scratch::new("lines"), workload("inlined", &["-g", "-mno-omit-leaf-frame-pointer"]));
-    let run = output(&["-F", "499", "-g", "--no-metrics", "-o", recording.as_str(), "--", &inlined, "1"]);
+    let (recording, inlined) = (Scratch::new("lines"), workload("inlined", &["-g"]));
+    // A leaf without a frame hides its caller from frame pointers.
+    let stacks = ["-F", "499", "-g", "--unwind", "dwarf", "--no-metrics", "-o", recording.as_str()];
+    let run = output(&[&stacks[..], &["--", &inlined, "1"]].concat());
     assert!(run.status.success(), "{}", text(&run.stderr));
     let export = |format: &str| {
         let output = pmbpf().args(["export", recording.as_str(), "--to", format]).output().unwrap();
