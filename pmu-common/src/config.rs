@@ -106,7 +106,7 @@ wire! {
         pub clock_event: u32,
         /// 1: time off the CPU counts; or [`OFF_CPU_STACKS`].
         pub off_cpu: u32,
-        /// 1: the system call that a task is in is known, so waits for futexes are told from other sleep.
+        /// 1: the system call that a task is in is known, so waits for futexes are told from other sleep, and those for locks are counted.
         pub finds_futexes: u32,
         /// 1: user space is told of new cgroups that are no targets, and may make them some.
         pub follows: u32,
@@ -198,8 +198,8 @@ wire! {
         pub task_iowait_bit: u32,
         /// `task_struct.thread_info.cpu`, or before Linux 5.16 on some architectures `task_struct.cpu`; absent without SMP.
         pub task_cpu: u32,
-        /// Keeps the size a multiple of 8 bytes.
-        pub reserved: u32,
+        /// Second argument of that system call: `pt_regs.si` or `pt_regs.regs[1]`.
+        pub regs_second: u32,
         /// `cfs_rq.throttled_clock_self_time` (ns, Linux 6.6) or `cfs_rq.throttled_clock_task_time` (ns, some before 5.19); absent
         /// otherwise, and without CONFIG_CFS_BANDWIDTH.
         pub cfs_rq_throttled: u32,
@@ -215,7 +215,7 @@ wire! {
         pub rq_interrupts: u32,
         /// `rq.prev_steal_time_rq` (ns); absent without CONFIG_PARAVIRT_TIME_ACCOUNTING.
         pub rq_excluded_steal: u32,
-        /// Keeps the size a multiple of 8 bytes.
-        pub more_reserved: u32,
+        /// Third argument of the system call that a task is in: `pt_regs.dx` or `pt_regs.regs[2]`.
+        pub regs_third: u32,
     }
 }

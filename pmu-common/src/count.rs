@@ -23,6 +23,8 @@ pub const MOVED: u32 = u32::MAX;
 pub const WAITS_FOR_EXEC: u32 = 1;
 /// [`TaskState::flags`]: user space has been asked to read the address map of the task's process.
 pub const ANNOUNCED: u32 = 2;
+/// [`TaskState::flags`]: the task is blocked on a lock, since [`TaskState::off_since_ns`].
+pub const WAITS_FOR_LOCK: u32 = 4;
 
 wire! {
     /// A task's own counters, as the kernel keeps them in its task struct.
@@ -53,7 +55,7 @@ wire! {
         pub cgroup: u64,
         /// Slot of the owner, [`SLOT_NONE`] or [`SLOT_UNRESOLVED`].
         pub slot: u32,
-        /// [`WAITS_FOR_EXEC`], [`ANNOUNCED`].
+        /// [`WAITS_FOR_EXEC`], [`ANNOUNCED`], [`WAITS_FOR_LOCK`].
         pub flags: u32,
         /// Process id in the collector's PID namespace, where that is not the first: a task that has exited has none any more.
         pub process: u32,
@@ -65,7 +67,8 @@ wire! {
         pub blocking: u32,
         /// [`crate::cpu::CpuCount::counted`] when it was last asked whether its cgroup is a target; where names are followed.
         pub asked: u64,
-        /// When the task left its CPU (CLOCK_MONOTONIC), 0 while it runs; this and what follows only where time off the CPU counts.
+        /// When the task left its CPU (CLOCK_MONOTONIC), 0 while it runs; where time off the CPU does not count, only of a wait for a lock.
+        /// What follows only where it counts.
         pub off_since_ns: u64,
         /// How long it then was blocked, until that is accounted; else [`NO_WAIT`].
         pub blocked_ns: u64,

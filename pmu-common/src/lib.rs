@@ -15,6 +15,7 @@ pub mod gap;
 pub mod histogram;
 pub mod interrupt;
 pub mod io;
+pub mod lock;
 pub mod loss;
 pub mod name;
 pub mod off_cpu;

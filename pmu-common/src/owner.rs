@@ -38,5 +38,17 @@ wire! {
         pub thread: u32,
         /// `task_struct.comm` of the thread, or of the first one, or the last part of the cgroup's path; zero-terminated if shorter.
         pub name: [u8; NAME_BYTES],
+        /// What happened to it seldom enough that all CPUs add to one row.
+        pub rare: Rare,
+    }
+
+    /// What happened to an owner so far: every CPU adds to it, each number in one instruction.
+    pub struct Rare {
+        /// Processes that exited.
+        pub exits: u64,
+        /// Waits for a lock that are over ([`crate::lock`]).
+        pub lock_waits: u64,
+        /// How long they were, in ns, until the task was able to run again.
+        pub lock_wait_ns: u64,
     }
 }

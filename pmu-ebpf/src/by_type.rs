@@ -22,6 +22,7 @@ mod identity;
 mod interrupt;
 #[expect(dead_code, reason = "some of it is for the objects for I/O")]
 mod intrinsics;
+mod lock;
 mod maps;
 mod object;
 mod off_cpu;

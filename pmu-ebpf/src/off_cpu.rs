@@ -116,14 +116,20 @@ fn is_in_iowait<A: Fields>(task: Pointer) -> bool {
 /// Is the task in a system call that waits for a futex?
 #[inline(always)]
 fn is_in_futex<A: Access>(task: Pointer) -> bool {
-    config!(finds_futexes) != 0 && is_futex(Probed::u32(A::user_registers(task), config!(offsets.regs_call)))
+    config!(finds_futexes) != 0 && is_futex(system_call::<A>(A::user_registers(task)))
+}
+
+/// The system call that a task is in which entered the kernel with these registers.
+#[inline(always)]
+pub(crate) fn system_call<A: Access>(registers: Pointer) -> u32 {
+    A::u32(registers, config!(offsets.regs_call))
 }
 
 #[cfg(any(bpf_target_arch = "x86_64", all(not(target_arch = "bpf"), target_arch = "x86_64")))]
-use pmu_common::off_cpu::is_futex_x86_64 as is_futex;
+pub(crate) use pmu_common::off_cpu::is_futex_x86_64 as is_futex;
 
 #[cfg(any(bpf_target_arch = "aarch64", all(not(target_arch = "bpf"), target_arch = "aarch64")))]
-use pmu_common::off_cpu::is_futex_aarch64 as is_futex;
+pub(crate) use pmu_common::off_cpu::is_futex_aarch64 as is_futex;
 
 /// Notes how long the run queue that a task waits on has been throttled so far.
 #[inline(always)]

@@ -1,8 +1,9 @@
 //! Programs on the life of processes: fork, exec, exit.
 
 use pmu_common::{
-    config::{BY_PROCESS, BY_THREAD, FILTER_PROCESSES, OFF_CPU_STACKS},
+    config::{BY_CGROUP, BY_PROCESS, BY_THREAD, FILTER_PROCESSES, OFF_CPU_STACKS},
     count::{ANNOUNCED, SLOT_NONE, SLOT_OTHER, SLOT_UNRESOLVED, TaskState, WAITS_FOR_EXEC},
+    owner::OwnerKey,
     ring,
 };
 
@@ -14,6 +15,8 @@ use crate::{
     config::config,
     cpu::this_cpu,
     identity,
+    intrinsics::add,
+    lock,
     maps::{CPUS, OWNERS},
     owner, ring_event, target, task, tracepoint,
 };
@@ -145,8 +148,12 @@ fn try_exit<A: Access>(task: Pointer) -> Option<()> {
     if config!(by) == BY_THREAD {
         return end_thread::<A>(task);
     }
-    if config!(by) != BY_PROCESS || !task::is_over(task) {
+    if !task::is_over(task) {
         return None;
+    }
+    if config!(by) == BY_CGROUP {
+        // A cgroup has its slot from the first switch of any of its tasks.
+        return count_exit(owner::known(&OwnerKey { id: task::cgroup_and_id(task).1, born_ns: 0 })?);
     }
     let key = task::process_key::<A>(task);
     owner::forget(&key, owner::known(&key)?);
@@ -165,7 +172,23 @@ fn end_thread<A: Access>(task: Pointer) -> Option<()> {
         state.slot = owner::resolve::<A>(task, cgroup, id);
     }
     if state.slot < SLOT_NONE {
+        if task::is_over(task) {
+            let _ = count_exit(state.slot);
+        }
         owner::forget(&task::thread_key::<A>(task), state.slot);
     }
+    Some(())
+}
+
+/// A process of the owner in this slot exited.
+#[inline(always)]
+fn count_exit(slot: u32) -> Option<()> {
+    // SAFETY: the lookup gave a live row, and this CPU's.
+    if unsafe { (*CPUS.get_ptr(this_cpu())?).counted } == 0 {
+        return None;
+    }
+    // SAFETY: the lookup gave a live row, and every CPU adds to it.
+    add(unsafe { &raw mut (*lock::rare(slot)?).exits }, 1);
+    changed::mark(slot, this_cpu());
     Some(())
 }

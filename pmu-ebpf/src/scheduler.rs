@@ -15,7 +15,7 @@ use crate::{
     account::{account, resolve_for_samples},
     counter,
     cpu::this_cpu,
-    cpu_time, culprit,
+    cpu_time, culprit, lock,
     maps::CPUS,
     off_cpu, off_cpu_stack, task, tracepoint, wait,
 };
@@ -86,6 +86,7 @@ fn leave<A: Access>(
     state.ready_ns = if accounted.preempted { now_ns } else { 0 };
     state.ready_cpu = cpu;
     off_cpu::leave::<A>(prev, state, counts, now_ns);
+    lock::leave::<A>(prev, state, accounted.slot, counts, now_ns);
     off_cpu_stack::leave::<A>(context, prev, state, accounted.slot, cpu);
     (accounted.slot, accounted.cpu_time_ns)
 }
@@ -114,6 +115,7 @@ fn try_wake<A: Access>(task: Pointer) {
         // SAFETY: the state is live while its task is; a task that still runs clears this when it leaves its CPU.
         let state = unsafe { &mut *state };
         off_cpu_stack::wake::<A>(state);
+        lock::wake(state, now_ns);
         state.ready_ns = now_ns;
         state.ready_cpu = culprit::queue_of::<A>(task);
         off_cpu::wake::<A>(task, state);

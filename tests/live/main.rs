@@ -65,6 +65,7 @@ mod rights;
 mod samples;
 mod scale;
 mod serve;
+mod situations;
 mod stat;
 #[cfg(feature = "parquet")]
 mod tables;

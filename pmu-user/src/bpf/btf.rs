@@ -350,7 +350,7 @@ impl Btf {
             task_on_cpu: want("task_struct", "on_cpu"),
             task_iowait_bit: self.bit_offset("task_struct", "in_iowait").unwrap_or(ABSENT),
             task_cpu: first("task_struct", ["cpu", "thread_info.cpu"]),
-            reserved: 0,
+            regs_second: self.argument("si", 1).unwrap_or(ABSENT),
             cfs_rq_throttled: first("cfs_rq", ["throttled_clock_self_time", "throttled_clock_task_time"]),
             cfs_rq_throttle_count: want("cfs_rq", "throttle_count"),
             task_exec_start: need("task_struct", "se.exec_start")?,
@@ -358,8 +358,14 @@ impl Btf {
             rq_clock_task: want("rq", "clock_task"),
             rq_interrupts: want("rq", "prev_irq_time"),
             rq_excluded_steal: want("rq", "prev_steal_time_rq"),
-            more_reserved: 0,
+            regs_third: self.argument("dx", 2).unwrap_or(ABSENT),
         })
+    }
+
+    /// An argument of the system call that a task is in: x86-64's register with this name, AArch64's with this number.
+    fn argument(&self, register: &str, number: u32) -> Option<u32> {
+        let numbered = || self.offset("pt_regs", "regs").map(|first| first + 8 * number);
+        self.offset("pt_regs", register).or_else(numbered)
     }
 
     /// What the hypervisor took from a CPU. The first is there only with CONFIG_PARAVIRT_TIME_ACCOUNTING, which Debian

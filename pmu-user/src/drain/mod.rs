@@ -34,8 +34,8 @@ pub use self::located::{CodeRow, CodeStackRow, Located, Names, OffCpuStackRow, O
 pub use self::owner::{CgroupName, Id, Owner, OwnerKey, OwnerRow, SlotId};
 pub use self::shed::{Shed, Work};
 pub use self::tasks::{
-    CountRow, CpuRow, GapRow, HotRow, LimitsRow, OffCpuRow, Place, PressureRow, StackRow, TasksDrain,
-    TasksHeader, ThrottlingRow, ToldWaits,
+    CountRow, CpuRow, GapRow, HotRow, LimitsRow, OffCpuRow, Place, PressureRow, RareRow, StackRow,
+    TasksDrain, TasksHeader, ThrottlingRow, ToldWaits,
 };
 use crate::machine::{Machine, cgroup::Cgroup, duration_ns};
 

@@ -4,6 +4,7 @@ use pmu_common::{
     count::Count,
     cpu::{CpuCount, CpuSamples},
     off_cpu::OffCpu,
+    owner::Rare,
     sample::SampleCount,
 };
 use serde::{Deserialize, Serialize};
@@ -97,6 +98,9 @@ pub struct TasksDrain {
     /// Time off the CPU, as far as it has changed; none where it does not count.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub off_cpu: Vec<OffCpuRow>,
+    /// What seldom happens to owners, as far as it has changed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rare: Vec<RareRow>,
     /// Interrupt handlers that ran since the drain before; none where they do not count.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub handlers: Vec<HandlerRow>,
@@ -202,6 +206,16 @@ pub struct OffCpuRow {
     /// By kind, so far: of all CPUs, and of waits that lasted when the drain was read.
     #[serde(with = "words")]
     pub so_far: OffCpu,
+}
+
+/// What seldom happens to one owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RareRow {
+    /// The owner's slot.
+    pub slot: SlotId,
+    /// So far. Exits are 0 where processes own the counts: the ends of those say it.
+    #[serde(with = "words")]
+    pub so_far: Rare,
 }
 
 /// Samples at one address.

@@ -150,7 +150,9 @@ impl Report {
         if let Some(counts) = &mut self.counts {
             counts.rows.retain(|row| row.owner.as_ref().is_none_or(&is_kept));
         }
-        self.findings.retain(|finding| finding.whose.as_ref().is_none_or(of_kept));
+        let is_of_kept = |finding: &finding::Finding| finding.whose.as_ref().is_none_or(of_kept);
+        self.findings.retain(is_of_kept);
+        self.findings.iter_mut().for_each(|finding| finding.symptoms.retain(is_of_kept));
     }
 
     /// Gives owners one name in all sources: tasks see what a process executes, I/O only what it was called when it first moved something.

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::{OwnerOrTarget, Report, TasksReport, culprit::Culprit, io::Subject};
+use super::{OwnerOrTarget, Report, TasksReport, culprit::Culprit, finding::Finding, io::Subject};
 use crate::{drain::Owner, machine::container::Identity, untrusted::Untrusted};
 
 /// Whose cgroups are, by path.
@@ -117,8 +117,11 @@ impl Report {
         self.followed.iter_mut().for_each(|followed| name(&mut followed.owner));
         let of_counts = self.counts.iter_mut().flat_map(|counts| &mut counts.rows);
         of_counts.filter_map(|row| row.owner.as_mut()).for_each(&mut name);
-        let findings = self.findings.iter_mut().filter_map(|finding| finding.whose.as_mut());
-        findings.for_each(|whose| each(whose, &mut name));
+        let all = self.findings.iter_mut().flat_map(|finding| {
+            let Finding { whose, symptoms, .. } = finding;
+            std::iter::once(whose).chain(symptoms.iter_mut().map(|symptom| &mut symptom.whose))
+        });
+        all.filter_map(Option::as_mut).for_each(|whose| each(whose, &mut name));
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use pmu_common::owner::Rare;
+
 use super::{
     Quality, blind,
     groups::Groups,
@@ -13,7 +15,11 @@ use super::{
 use crate::{
     drain::{Owner, TARGET_UNSEEN, TasksHeader, Work},
     machine::cgroup::ancestors,
-    model::{Counts, Interval, Ledger, OwnerIndex, histogram::Bucket},
+    model::{
+        Counts, Interval, Ledger, OwnerIndex,
+        histogram::Bucket,
+        rare::{self, Rarely, plus},
+    },
     plan::{
         Plan, Target,
         request::{By, Descend},
@@ -56,6 +62,8 @@ pub struct OwnerReport {
     pub events: Vec<EventReport>,
     /// Ratios of what they say.
     pub ratios: Vec<RatioReport>,
+    /// What seldom happens: in no table, but findings rest on it.
+    pub rare: Rare,
 }
 
 impl OwnerReport {
@@ -85,7 +93,8 @@ pub(super) struct Context<'a> {
 /// The metrics of the target, which did `total`.
 pub(super) fn target(context: &Context<'_>, total: &Counts) -> OwnerReport {
     let all = || context.interval.owners.keys().copied();
-    report(context, OwnerOrTarget::Target, Life::of(context, all(), false), total)
+    let rare = context.interval.rare.values().fold(Rare::ZERO, |sum, rare| plus(&sum, rare));
+    OwnerReport { rare, ..report(context, OwnerOrTarget::Target, Life::of(context, all(), false), total) }
 }
 
 /// The metrics of every owner, most CPU time first; owners of a group share a row.
@@ -94,13 +103,15 @@ pub(super) fn owners(context: &Context<'_>, groups: &Groups) -> Vec<OwnerReport>
         By::Cgroup => with_subtrees(context),
         _ => together(context.interval, groups),
     };
+    let rare = rarely(context, groups);
     let mut owners: Vec<OwnerReport> = by_owner
         .iter()
         .map(|(&index, counts)| {
             let owner = groups.owner(context.ledger, index);
             let ended = groups.has_ended(context.ledger, index);
             let life = Life::of(context, groups.members_of(index), ended);
-            report(context, OwnerOrTarget::Owner(owner), life, counts)
+            let rare = rare.get(&index).copied().unwrap_or_default();
+            OwnerReport { rare, ..report(context, OwnerOrTarget::Owner(owner), life, counts) }
         })
         .collect();
     owners.extend(silent_targets(context, &by_owner));
@@ -121,6 +132,16 @@ fn together(interval: &Interval, groups: &Groups) -> BTreeMap<OwnerIndex, Counts
     let mut sums: BTreeMap<OwnerIndex, Counts> = BTreeMap::new();
     for (&index, counts) in &interval.owners {
         sums.entry(groups.of(index)).or_default().merge(counts);
+    }
+    sums
+}
+
+/// What seldom happened to owners, as their other numbers are added up.
+fn rarely(context: &Context<'_>, groups: &Groups) -> Rarely {
+    let above = Above::new(context.header, context.ledger);
+    let mut sums = Rarely::new();
+    for (&index, new) in &context.interval.rare {
+        above.with(index).for_each(|owner| rare::add(&mut sums, groups.of(owner), new));
     }
     sums
 }
@@ -265,7 +286,7 @@ fn report(context: &Context<'_>, who: OwnerOrTarget, life: Life, counts: &Counts
     let events = context.scale.events(|event| counts.event(event));
     let ratios = context.scale.ratios(|event| counts.event(event).all());
     let waits = stopped(Work::RunqueueLatency).map_or_else(|| waits(counts, coverage), Err);
-    OwnerReport { who, ended: life.ended, metrics, waits, events, ratios }
+    OwnerReport { who, ended: life.ended, metrics, waits, events, ratios, rare: Rare::ZERO }
 }
 
 /// Run-queue latencies in ns.
@@ -301,6 +322,7 @@ fn unseen(who: OwnerOrTarget, ended: bool, plan: &Plan) -> OwnerReport {
         waits: Err(WHY.to_owned()),
         events: Vec::new(),
         ratios: Vec::new(),
+        rare: Rare::ZERO,
     }
 }
 

@@ -12,7 +12,7 @@ use std::{
 
 use pmu_common::gap::IDLE;
 
-use super::{HotKey, Interval, Ledger, OwnerIndex, StackKey, WeightedSamples, culprit, slice::sums};
+use super::{HotKey, Interval, Ledger, OwnerIndex, StackKey, WeightedSamples, culprit, rare, slice::sums};
 use crate::{
     drain::{At, GapRow, Owner},
     untrusted::Untrusted,
@@ -78,6 +78,9 @@ impl Interval {
         let target = |owner: OwnerIndex| to.get(&owner).copied().unwrap_or(owner);
         for (owner, counts) in std::mem::take(&mut self.owners) {
             self.owners.entry(target(owner)).or_default().merge(&counts);
+        }
+        for (owner, rarely) in std::mem::take(&mut self.rare) {
+            rare::add(&mut self.rare, target(owner), &rarely);
         }
         self.ended.retain(|owner| !to.contains_key(owner));
         culprit::fold(&mut self.charged, target);

@@ -12,6 +12,7 @@ use super::{
     limit::{self, Limited},
     owner::OwnerIndex,
     pressure::{self, Stalling},
+    rare::{self, Rarely},
     slice::condense,
 };
 use crate::{
@@ -254,6 +255,8 @@ pub struct Interval {
     pub to_ns: u64,
     /// Per owner. An owner that did nothing is not there.
     pub owners: BTreeMap<OwnerIndex, Counts>,
+    /// What seldom happened, per owner.
+    pub rare: Rarely,
     /// Cgroups that ended in it.
     pub ended: BTreeSet<OwnerIndex>,
     /// Waits for a CPU by who waited and who had it.
@@ -337,6 +340,7 @@ impl Interval {
         for (&owner, counts) in &next.owners {
             self.owners.entry(owner).or_default().merge(counts);
         }
+        rare::merge(&mut self.rare, &next.rare);
         self.ended.extend(&next.ended);
         culprit::merge(&mut self.charged, &next.charged);
         for (&owner, rows) in &next.slices {

@@ -1,6 +1,7 @@
 //! Subtracts drains. A row that a drain leaves out has not changed; a slot in a new life starts from zero.
 
 mod owners;
+mod rarely;
 #[cfg(test)]
 mod tests;
 
@@ -19,6 +20,7 @@ use super::{
     off_cpu::Waits,
     owner::OwnerIndex,
     pressure::Pressures,
+    rare::{self, RareReadings},
     samples::{WeightedSamples, Weights},
     slice::sums,
     tree::Tree,
@@ -52,6 +54,7 @@ pub struct Ledger {
     counts: HashMap<(SlotId, Cpu), CountRow>,
     charges: Charges,
     waits: Waits,
+    rare: RareReadings,
     interrupts: InterruptReadings,
     cpus: HashMap<Cpu, CpuRow>,
     /// Those that were not flushed before the last drain.
@@ -90,6 +93,7 @@ impl Ledger {
             counts: HashMap::new(),
             charges: Charges::default(),
             waits: Waits::default(),
+            rare: RareReadings::default(),
             interrupts: InterruptReadings::default(),
             cpus: HashMap::new(),
             offline: HashSet::new(),
@@ -214,10 +218,12 @@ impl Ledger {
             }
         }
         for row in &drain.owners {
+            let exits = self.exits(row);
             let index = self.meet(row);
             if row.ended_ns.is_some() && matches!(row.owner, Owner::Cgroup { .. }) {
                 interval.ended.insert(index);
             }
+            rare::add(&mut interval.rare, index, &exits);
         }
         let ran = self.weights.advance(&drain.sampled);
         for row in &drain.counts {
@@ -227,6 +233,7 @@ impl Ledger {
         interval.charged =
             self.charges.advance(&drain.culprits, |slot| owner_of_slot.get(&slot).copied().unwrap_or(OTHER));
         self.wait(drain, &mut interval);
+        self.happen(drain, &mut interval);
         self.interrupt(drain, &mut interval);
         for row in &drain.cpus {
             self.count_cpu(row, &mut interval);

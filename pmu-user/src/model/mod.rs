@@ -16,6 +16,7 @@ mod names;
 mod off_cpu;
 mod owner;
 pub mod pressure;
+pub mod rare;
 mod samples;
 pub mod slice;
 mod tree;

@@ -24,10 +24,13 @@ pub(super) fn says(finding: &Finding) -> String {
         Cause::MemoryPressure | Cause::IoPressure => stood_still(finding, &whose, &value),
         Cause::Masked | Cause::MaskedSpan => masked(finding, &whose, &value, &names),
         Cause::PacketDrops | Cause::Retransmits | Cause::ListenDrops => of_network(finding, &whose, &value),
-        Cause::FaultStorm => storm(finding, &format!("{whose} took {value} page faults"), "minor_faults"),
-        Cause::MigrationStorm => {
-            storm(finding, &format!("{whose} was moved between CPUs {value} times"), "migrations")
-        }
+        Cause::FaultStorm | Cause::MigrationStorm => storm(finding, &whose, &value),
+        Cause::Convoy => format!(
+            "{whose}: threads waited for locks {value} of the time that they had work: {} in all, {} waits of {}",
+            rests_on("lock_wait.time"),
+            rests_on("lock_wait.count"),
+            rests_on("lock_wait.mean")
+        ),
         Cause::Interrupted => format!(
             "interrupt handlers had the CPU {value} of the time that {whose} ran ({}); of all CPUs, most was {}",
             rests_on("interrupts.time"),
@@ -40,10 +43,10 @@ pub(super) fn says(finding: &Finding) -> String {
             format!("the hypervisor took {value} of the CPUs' time ({})", rests_on("stolen_time"))
         }
         Cause::ForkStorm => format!(
-            "{value} processes ended in a second: {}, {} of them {}",
+            "{value} processes exited per second: {} in all, {} of them {}",
             rests_on("processes_ended"),
             rests_on("processes_ended.most"),
-            names.join(" ")
+            of_storm(names.first())
         ),
         Cause::DiskSaturated => format!(
             "{}: busy {value} of the time, with {} requests in flight at the mean",
@@ -161,10 +164,29 @@ fn evidence(finding: &Finding, metric: &str) -> String {
     finding.evidence(metric).map_or_else(String::new, |found| number(&found.value, found.unit))
 }
 
-/// How often something happened.
-fn storm(finding: &Finding, what: &str, count: &str) -> String {
-    let (count, time) = (evidence(finding, count), evidence(finding, "cpu_time"));
-    format!("{what} in a second of its CPU time ({count} in {time})")
+/// Which processes of a storm are the most: those of a name, or in a cgroup.
+fn of_storm(name: Option<&String>) -> String {
+    match name {
+        Some(path) if path.starts_with('/') => format!("in {path}"),
+        Some(name) => name.clone(),
+        None => "others".to_owned(),
+    }
+}
+
+/// How often something happened, or how much time it took.
+fn storm(finding: &Finding, whose: &str, value: &str) -> String {
+    let of = |count: &str, what: &str| {
+        format!("({} {what} in {})", evidence(finding, count), evidence(finding, "cpu_time"))
+    };
+    match (finding.rule.cause, finding.rule.unit) {
+        (Cause::MigrationStorm, _) => {
+            format!("{whose}: {value} migrations per second of CPU time {}", of("migrations", "migrations"))
+        }
+        (_, Unit::Percent) => {
+            format!("{whose}: page faults took {value} of its CPU time {}", of("minor_faults", "faults"))
+        }
+        _ => format!("{whose}: {value} page faults per second of CPU time {}", of("minor_faults", "faults")),
+    }
 }
 
 /// The code that let interrupts in again, if it has a name.
@@ -189,7 +211,7 @@ fn cpu_wait(finding: &Finding, whose: &str, value: &str) -> String {
     let beside = match (&*culprits, neighbour) {
         ([(culprit, time), rest @ ..], _) => {
             let rest: String = rest.iter().map(|(culprit, time)| format!(", {culprit} for {time}")).collect();
-            format!("; of that {culprit} had it for {time}{rest}")
+            format!("; meanwhile the CPU ran {culprit} for {time}{rest}")
         }
         ([], Some(beside)) => {
             format!("; most CPU time beside it: {}, {}", who(beside.whose.as_ref()), time(beside))
@@ -197,7 +219,7 @@ fn cpu_wait(finding: &Finding, whose: &str, value: &str) -> String {
         ([], None) => String::new(),
     };
     format!(
-        "{whose} waited for a CPU {value} of the time that it could run ({}; 99th percentile {}){beside}",
+        "{whose} spent {value} of its runnable time waiting for a CPU: {} in all, p99 {}{beside}",
         evidence(finding, "runqueue_latency.sum"),
         evidence(finding, "runqueue_latency.p99"),
     )

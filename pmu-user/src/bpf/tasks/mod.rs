@@ -22,7 +22,7 @@ use super::{
 use crate::{
     drain::ToldWaits,
     machine::{Machine, cpu::Cpu},
-    plan::{Plan, Sampling, request::OffCpu},
+    plan::{Plan, Sampling},
 };
 
 /// The loaded programs on tasks and their maps.
@@ -92,7 +92,9 @@ impl Object {
         let planned = plan.config(machine);
         let finds_user_registers =
             |wanted| wanted && way.attach == Attach::TpBtf && probe::finds_user_registers();
-        let finds_futexes = finds_user_registers(plan.off_cpu == OffCpu::Yes) && offsets.regs_call != ABSENT;
+        let finds_futexes = finds_user_registers(
+            ![offsets.regs_call, offsets.regs_second, offsets.regs_third].contains(&ABSENT),
+        );
         let finds_user_registers = finds_user_registers(!plan.unwind.is_fp());
         let config = Config {
             offsets,

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pmu_common::off_cpu::OffCpu;
+use pmu_common::{off_cpu::OffCpu, owner::Rare};
 
 use crate::{
     drain::{
         At, CountRow, CpuRow, Culprit, CulpritRow, Handler, HandlerRow, InterruptedRow, Located, Name,
-        OffCpuRow, Owner, OwnerRow, SlotId, SourceRow, SpareInterruptsRow, TasksDrain,
+        OffCpuRow, Owner, OwnerRow, RareRow, SlotId, SourceRow, SpareInterruptsRow, TasksDrain,
         reading::SamplingReading, unwinding::Unwinding,
     },
     machine::{cgroup::ancestors, cpu::Cpu},
@@ -27,6 +27,7 @@ pub(super) struct TasksRows {
     counts: BTreeMap<(SlotId, Cpu), CountRow>,
     culprits: BTreeMap<(Cpu, SlotId, Culprit), u64>,
     off_cpu: BTreeMap<SlotId, OffCpu>,
+    rare: BTreeMap<SlotId, Rare>,
     handlers: BTreeMap<(Cpu, Handler), HandlerRow>,
     spare_interrupts: BTreeMap<Cpu, SpareInterruptsRow>,
     interrupted: BTreeMap<SlotId, InterruptedRow>,
@@ -53,6 +54,7 @@ impl TasksRows {
             let most = self.off_cpu.entry(*slot).or_insert(OffCpu::ZERO);
             most.ns.iter_mut().zip(so_far.ns).for_each(|(most, ns)| *most = ns.max(*most));
         }
+        self.rare.extend(drain.rare.iter().map(|row| (row.slot, row.so_far)));
         self.handlers.extend(drain.handlers.iter().map(|row| ((row.cpu, row.handler), row.clone())));
         self.spare_interrupts.extend(drain.spare_interrupts.iter().map(|row| (row.cpu, *row)));
         self.interrupted.extend(drain.interrupted.iter().map(|row| (row.slot, *row)));
@@ -90,6 +92,7 @@ impl TasksRows {
                 |id: &SlotId| owners.get(&id.slot).is_none_or(|row| row.slot.generation <= id.generation);
             self.counts.retain(|(slot, _), _| lives(slot));
             self.off_cpu.retain(|slot, _| lives(slot));
+            self.rare.retain(|slot, _| lives(slot));
             self.interrupted.retain(|slot, _| lives(slot));
             self.culprits.retain(|(_, victim, culprit), _| {
                 lives(victim) && !matches!(culprit, Culprit::Slot(slot) if !lives(slot))
@@ -134,6 +137,7 @@ impl TasksRows {
             counts: self.counts.values().cloned().collect(),
             culprits: self.culprits.iter().map(charge).collect(),
             off_cpu: self.off_cpu.iter().map(off_cpu).collect(),
+            rare: self.rare.iter().map(|(&slot, &so_far)| RareRow { slot, so_far }).collect(),
             handlers: self.handlers.values().cloned().collect(),
             spare_interrupts: self.spare_interrupts.values().copied().collect(),
             interrupted: self.interrupted.values().copied().collect(),

@@ -1,8 +1,12 @@
 //! Findings: what stands out in a run. A rule compares one number with a threshold, and a finding is a number whose whole interval is
 //! above it; a number that may be below by chance is none. Pure, like all of `metric`.
 
+mod explained;
+mod faults;
+mod forks;
 mod io;
 mod kernel;
+mod locks;
 #[cfg(test)]
 mod quiet;
 mod rules;
@@ -48,6 +52,14 @@ pub struct Finding {
     pub evidence: Vec<Evidence>,
     /// What to try, the best first.
     pub next: Vec<&'static str>,
+    /// What follows from it, and would be a finding of its own without it.
+    pub symptoms: Vec<Finding>,
+    /// How much there is of it, for the order of findings by one rule: the first number that it rests on, unless that misleads.
+    weight: Option<f64>,
+    /// Of a wait for a CPU, which part of it the owner's own tasks had that CPU for.
+    own_part: f64,
+    /// Is it about code of the kernel?
+    of_kernel: bool,
 }
 
 /// A number that a finding rests on.
@@ -67,7 +79,11 @@ impl Finding {
     /// What `value` says by the rule of `cause`; `None` if its interval reaches below the threshold, or if it cannot be: a share of
     /// more than all.
     fn of(cause: Cause, value: Known) -> Option<Self> {
-        let rule = cause.rule();
+        Self::by(cause.rule(), value)
+    }
+
+    /// The same by this rule.
+    fn by(rule: &'static Rule, value: Known) -> Option<Self> {
         let finding = Self {
             rule,
             whose: None,
@@ -78,6 +94,10 @@ impl Finding {
             domain: None,
             evidence: Vec::new(),
             next: vec![rule.next],
+            symptoms: Vec::new(),
+            weight: None,
+            own_part: 0.0,
+            of_kernel: false,
         };
         (value.low > rule.above && value.estimate <= rule.unit.most()).then_some(finding)
     }
@@ -116,9 +136,19 @@ impl Finding {
         }
     }
 
-    /// How much there was of it: the first number that it rests on, if any.
+    /// How much there was of it.
     fn amount(&self) -> f64 {
-        self.evidence.first().map_or(self.value, |evidence| evidence.value).low
+        self.weight.unwrap_or_else(|| self.evidence.first().map_or(self.value, |evidence| evidence.value).low)
+    }
+
+    /// Of a wait for a CPU, the share of the time that tasks could run for which others had that CPU, in per cent.
+    fn lost_to_others(&self) -> f64 {
+        self.value.estimate * (1.0 - self.own_part)
+    }
+
+    /// It, and then what follows from it.
+    pub fn with_symptoms(&self) -> impl Iterator<Item = &Self> {
+        std::iter::once(self).chain(&self.symptoms)
     }
 
     /// What it rests on, by name.
@@ -148,7 +178,7 @@ pub fn findings(header: &Header, report: &Report) -> Vec<Finding> {
             kept.push(finding);
         }
     }
-    kept
+    explained::explain(kept)
 }
 
 /// Which findings are those of a cgroup above that of another one, by the same rule.

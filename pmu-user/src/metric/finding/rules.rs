@@ -15,6 +15,7 @@ named! {
         FaultStorm = "fault_storm", "Memory is mapped and touched over and over.";
         MigrationStorm = "migration_storm", "Tasks are moved from CPU to CPU.";
         Interrupted = "interrupted", "Interrupt handlers have much of a task's time.";
+        Convoy = "convoy", "Threads wait for each other's locks.";
         CpuWait = "cpu_wait", "Tasks that could run had no CPU.";
         Masked = "masked", "Kernel code ran with interrupts masked.";
         MaskedSpan = "masked_span", "Interrupts were masked for long at a stretch.";
@@ -90,6 +91,13 @@ pub(super) const TRAFFIC_LEAST: f64 = 1000.0;
 /// Translations a second, in millions, below which those that miss cost nothing.
 pub(super) const TRANSLATIONS_LEAST: f64 = 1.0;
 
+/// Threads that waited for a lock at the mean, over the run, below which it holds up next to nothing.
+pub(super) const LOCK_LEAST: f64 = 0.1;
+/// Waits for locks below which their time is that of one or two.
+pub(super) const LOCK_WAITS_LEAST: u64 = 20;
+/// Page faults that a program may take to start: an interpreter or a compiler takes some thousand.
+pub(super) const FAULTS_OF_A_START: u64 = 5000;
+
 /// All rules, in the order of findings: what makes others slow before what is slow, and what is only to be known last.
 pub static RULES: [Rule; Cause::ALL.len()] = [
     Rule {
@@ -146,8 +154,7 @@ pub static RULES: [Rule; Cause::ALL.len()] = [
         unit: Unit::PerSecond,
         above: 100_000.0,
         source: "a fault takes 0.5 to 1 µs: above it they take 5 to 10 % of the owner's CPU time",
-        next: "see who faults (`-e page-faults --stacks`); keep memory instead of giving it back (malloc's trim and mmap \
-               thresholds), or use huge pages",
+        next: super::faults::NEXT,
     },
     Rule {
         cause: Cause::MigrationStorm,
@@ -165,6 +172,14 @@ pub static RULES: [Rule; Cause::ALL.len()] = [
         source: "a tenth of the time that its tasks had a CPU was not theirs",
         next: "INTERRUPTS has the handlers by CPU: move their lines (smp_affinity_list, irqbalance) or packets (RPS) to other CPUs, \
                or the tasks (cpuset.cpus); a program that sends to its own host does their work itself",
+    },
+    Rule {
+        cause: Cause::Convoy,
+        metric: "lock_wait_share",
+        unit: Unit::Percent,
+        above: 20.0,
+        source: "a fifth of the time that its threads had work, they waited for one another: more threads or CPUs make it no faster",
+        next: "find the lock (`pmbpf run --off-cpu --stacks`: OFF-CPU STACKS has its callers); hold it for less, split it, or run fewer threads",
     },
     Rule {
         cause: Cause::CpuWait,

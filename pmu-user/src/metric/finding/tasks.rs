@@ -3,7 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Cause, Finding, exact, rate,
+    Cause, Finding, exact,
+    faults::fault_storm,
+    forks::fork_storm,
+    locks::convoy,
+    rate,
     rules::{BUSY, HOT_SAMPLES, MOVES_LEAST, RATE_LEAST_NS, STEAL_STEP_NS},
     waits::cpu_wait,
 };
@@ -27,6 +31,7 @@ use crate::{
 /// What stands out, in no order.
 pub(super) fn findings(header: &TasksHeader, report: &TasksReport) -> Vec<Finding> {
     let mut found: Vec<Finding> = each_owner(report, fault_storm);
+    found.extend(each_owner(report, convoy));
     found.extend(each_owner(report, migration_storm));
     found.extend(each_owner(report, interrupted));
     found.extend(each_owner(report, |report, owner| cpu_wait(header, report, owner)));
@@ -51,7 +56,7 @@ fn each_owner(
 }
 
 /// CPU time of an owner that used at least so much of one CPU.
-fn busy<'o>(report: &TasksReport, owner: &'o OwnerReport, least: f64) -> Option<&'o Known> {
+pub(super) fn busy<'o>(report: &TasksReport, owner: &'o OwnerReport, least: f64) -> Option<&'o Known> {
     let time = owner.value(&metric::CPU_TIME)?;
     (time.low > least * report.length_ns as f64).then_some(time)
 }
@@ -64,10 +69,6 @@ fn storm(report: &TasksReport, owner: &OwnerReport, cause: Cause, of: &Metric) -
     }
     let finding = Finding::of(cause, rate(count, time))?.of_whom(&owner.who);
     Some(finding.resting_on(of.name, of.unit, *count).resting_on(metric::CPU_TIME.name, Unit::Ns, *time))
-}
-
-fn fault_storm(report: &TasksReport, owner: &OwnerReport) -> Option<Finding> {
-    storm(report, owner, Cause::FaultStorm, &metric::MINOR_FAULTS)
 }
 
 /// A task that waits often is moved at many wake-ups, for little: only moves that come with every few switches are a storm.
@@ -104,27 +105,6 @@ fn steal(report: &TasksReport) -> Option<Finding> {
         Unit::Ns,
         stolen,
     ))
-}
-
-/// Processes that ended while they were counted, with the name that most of them had.
-fn fork_storm(report: &TasksReport) -> Option<Finding> {
-    if report.length_ns < RATE_LEAST_NS {
-        return None;
-    }
-    let mut ended: BTreeMap<&Untrusted, u64> = BTreeMap::new();
-    for owner in report.owners.iter().filter(|owner| owner.ended) {
-        let (name, processes) = match &owner.who {
-            OwnerOrTarget::Owner(Owner::Process { name, .. }) => (name, 1),
-            OwnerOrTarget::Owner(Owner::Ended { name, processes }) => (name, *processes),
-            _ => continue,
-        };
-        *ended.entry(name).or_default() += processes;
-    }
-    let all = exact(ended.values().map(|processes| *processes as f64).sum());
-    let (name, most) = ended.iter().max_by_key(|(_, processes)| **processes)?;
-    let finding = Finding::of(Cause::ForkStorm, rate(&all, &exact(report.length_ns as f64)))?;
-    let finding = finding.naming([Untrusted::clone(name)]).resting_on("processes_ended", Unit::UNKNOWN, all);
-    Some(finding.resting_on("processes_ended.most", Unit::UNKNOWN, exact(*most as f64)))
 }
 
 /// Blind time, as a share of the CPU time in which it could have been. Gaps that surely were masked are a part of it that is known.
@@ -223,6 +203,7 @@ fn hot_function(report: &TasksReport) -> Option<Finding> {
     }
     let (name, module) = named(&hot.frame)?;
     let finding = Finding::of(Cause::HotFunction, hot.share.times(100.0))?.naming([name]).naming(module);
+    let finding = Finding { of_kernel: hot.kernel, ..finding };
     let finding = finding.of_whom(&of_one_or_all(most.owners.iter().map(|(owner, _)| owner)));
     Some(finding.resting_on(metric::SAMPLES.name, Unit::Samples, exact(hot.samples as f64)))
 }
@@ -257,6 +238,7 @@ fn hot_stack(report: &TasksReport) -> Option<Finding> {
     }
     let names = hot.frames.iter().take(NAMED).filter_map(|frame| Some(named(frame)?.0));
     let finding = Finding::of(Cause::HotStack, hot.share.times(100.0))?.naming(names);
+    let finding = Finding { of_kernel: hot.kernel > 0, ..finding };
     let finding = finding.of_whom(&of_one_or_all(hot.owners.iter().copied()));
     Some(finding.resting_on(metric::SAMPLES.name, Unit::Samples, exact(samples as f64)))
 }

@@ -30,6 +30,11 @@ pub(super) fn cpu_wait(header: &TasksHeader, report: &TasksReport, owner: &Owner
         .resting_on("runqueue_latency.sum", Unit::Ns, waited)
         .resting_on("runqueue_latency.p99", Unit::Ns, tail)
         .resting_on(metric::CPU_TIME.name, Unit::Ns, *time);
+    finding.own_part = own_part(report, owner);
+    // What is lost to others, by how much of the owner's work that is: a batch job that waits for itself loses as much as the server beside it
+    // that waits for the batch job, and a daemon that wakes up for a moment loses all of next to nothing.
+    let lost = waited.estimate * (1.0 - finding.own_part);
+    finding.weight = Some(lost * lost / (waited.estimate + time.estimate).max(1.0));
     let culprits = culprits(report, owner);
     if culprits.is_empty() {
         finding.evidence.extend(neighbour(header, report, owner));
@@ -38,21 +43,36 @@ pub(super) fn cpu_wait(header: &TasksHeader, report: &TasksReport, owner: &Owner
     Some(finding)
 }
 
+/// Is a culprit the owner that waited, or what is below it? Of all that is counted together, every owner is.
+fn is_own(owner: &OwnerReport, culprit: &Owner) -> bool {
+    match (culprit, owner.who.owner()) {
+        (Owner::Cgroup { path, .. }, Some(Owner::Cgroup { path: own, .. })) => {
+            path == own || is_above(own, path)
+        }
+        (culprit, own) => Some(culprit) == own,
+    }
+}
+
+/// Which part of an owner's waits its own tasks had the CPU for.
+fn own_part(report: &TasksReport, owner: &OwnerReport) -> f64 {
+    let waited = report.waited_by_program();
+    let Some(waited) = waited.iter().find(|waited| waited.who == owner.who) else { return 0.0 };
+    let own = waited.charges.iter().filter(|charge| match &charge.culprit {
+        Culprit::Owner(culprit) => owner.who == OwnerOrTarget::Target || is_own(owner, culprit),
+        Culprit::Outside | Culprit::Idle | Culprit::Migrated | Culprit::Unknown => false,
+    });
+    own.map(|charge| charge.share).sum::<f64>().min(1.0)
+}
+
 /// Who had the CPUs for longest while an owner waited for them: itself with what is below it, others that are counted, or whoever is not
 /// (of nobody). The next one, too, where that had enough of it.
 fn culprits(report: &TasksReport, owner: &OwnerReport) -> Vec<Evidence> {
     let waited = report.waited_by_program();
     let Some(waited) = waited.iter().find(|waited| waited.who == owner.who) else { return Vec::new() };
-    let is_own = |culprit: &Owner| match (culprit, owner.who.owner()) {
-        (Owner::Cgroup { path, .. }, Some(Owner::Cgroup { path: own, .. })) => {
-            path == own || is_above(own, path)
-        }
-        (culprit, own) => Some(culprit) == own,
-    };
     let mut had: BTreeMap<Option<OwnerOrTarget>, u64> = BTreeMap::new();
     for charge in &waited.charges {
         let whose = match &charge.culprit {
-            Culprit::Owner(culprit) if is_own(culprit) => Some(owner.who.clone()),
+            Culprit::Owner(culprit) if is_own(owner, culprit) => Some(owner.who.clone()),
             Culprit::Owner(culprit) => Some(OwnerOrTarget::Owner(culprit.clone())),
             Culprit::Outside => None,
             Culprit::Idle | Culprit::Migrated | Culprit::Unknown => continue,
@@ -95,7 +115,7 @@ fn neighbour(header: &TasksHeader, report: &TasksReport, owner: &OwnerReport) ->
 }
 
 /// Is the first path of a cgroup above the second?
-fn is_above(above: &Untrusted, path: &Untrusted) -> bool {
+pub(super) fn is_above(above: &Untrusted, path: &Untrusted) -> bool {
     ancestors(path.as_bytes()).any(|one| one == above.as_bytes())
 }
 

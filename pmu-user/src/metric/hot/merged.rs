@@ -133,6 +133,8 @@ pub(in crate::metric) fn modules(functions: &[TargetFunction], sampled: &Sampled
 pub(in crate::metric) struct TargetStack<'a> {
     /// Innermost first.
     pub(in crate::metric) frames: &'a [Frame],
+    /// How many of them are the kernel's.
+    pub(in crate::metric) kernel: usize,
     /// Samples of the first event.
     pub(in crate::metric) samples: u64,
     /// Share of those with a stack.
@@ -160,6 +162,6 @@ pub(in crate::metric) fn hottest<'a>(
     }
     let most =
         sums.into_iter().max_by(|(_, (few, _)), (_, (many, _))| few.weighted.total_cmp(&many.weighted));
-    let ((frames, _), (tally, owners)) = most?;
-    Some(TargetStack { frames, samples: tally.samples, share: share(&tally, &all), owners })
+    let ((frames, kernel), (tally, owners)) = most?;
+    Some(TargetStack { frames, kernel, samples: tally.samples, share: share(&tally, &all), owners })
 }

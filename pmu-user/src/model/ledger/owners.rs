@@ -102,6 +102,7 @@ impl Ledger {
         self.counts.retain(|(id, _), _| alive(id));
         self.charges.retain(alive);
         self.waits.retain(alive);
+        self.rare.retain(alive);
         self.interrupts.retain(alive);
     }
 }

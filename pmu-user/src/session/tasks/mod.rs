@@ -14,6 +14,7 @@ mod off_cpu_stacks;
 mod open;
 mod owners;
 mod pressure;
+mod rare;
 mod ring_reader;
 mod sampling;
 mod throttling;
@@ -25,7 +26,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use pmu_common::{config::TARGET_FROM_EXEC, cpu::COUNTED_WORD, off_cpu::OffCpu};
+use pmu_common::{config::TARGET_FROM_EXEC, cpu::COUNTED_WORD, off_cpu::OffCpu, owner::Rare};
 use tokio::io::unix::AsyncFd;
 
 pub use self::losses::USER_LOSSES;
@@ -92,6 +93,8 @@ pub(in crate::session) struct TasksSession {
     lost_targets: u64,
     /// Time off the CPU by slot, as it was last read.
     seen_off_cpu: Vec<OffCpu>,
+    /// What seldom happens by slot, likewise.
+    seen_rare: Vec<Rare>,
     interrupts: SeenInterrupts,
     ticks: u64,
     /// The process that becomes the command.
@@ -217,6 +220,7 @@ impl TasksSession {
             counts: self.count_rows(&written),
             culprits: self.culprit_rows(),
             off_cpu: self.off_cpu_rows(now_ns),
+            rare: self.rare_rows(&written),
             handlers,
             spare_interrupts,
             interrupted: self.interrupted_rows(),
@@ -262,6 +266,7 @@ impl TasksSession {
         let freed = self.owners.recycle(maps, strides, now_ns, pressed, is_read);
         self.forget_changes(&freed);
         self.forget_off_cpu(&freed);
+        self.forget_rare(&freed);
         self.forget_interrupted(&freed);
         self.culprits.forget(&self.object.maps.culprits, &freed);
         Ok(Owners::offer(&mut self.object.maps, &freed)?)

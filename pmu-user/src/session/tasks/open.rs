@@ -7,7 +7,7 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use pmu_common::{cpu::Control, off_cpu::OffCpu as OffCpuTimes, target::PathKey};
+use pmu_common::{cpu::Control, off_cpu::OffCpu as OffCpuTimes, owner::Rare, target::PathKey};
 use tokio::io::unix::AsyncFd;
 
 use super::{
@@ -73,6 +73,7 @@ impl TasksSession {
         Ok(Self {
             culprits: super::culprits::Culprits::new(machine.cpu.possible),
             seen_off_cpu: vec![OffCpuTimes::ZERO; waits],
+            seen_rare: vec![Rare::ZERO; plan.slots as usize],
             interrupts: SeenInterrupts::default(),
             seen_changes: vec![(0, 0); plan.slots as usize * machine.cpu.possible as usize],
             hotplug: Hotplug::new(&plan, &machine.cpu.online, root),

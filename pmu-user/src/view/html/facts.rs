@@ -96,7 +96,8 @@ pub(super) fn findings(rows: &Rows, into: &mut String) {
         return;
     }
     into.push_str("<ol class=\"findings\">");
-    for row in &rows.findings {
+    let mut rows = rows.findings.iter().peekable();
+    while let Some(row) = rows.next() {
         let _ = write!(into, "<li><p class=\"says\">{}</p><p class=\"evidence\">", text(field(row, "says")));
         let unit = field(row, "unit");
         let bound = |name: &str| row[name].as_f64().map(|value| text(&show(value, unit)));
@@ -112,6 +113,10 @@ pub(super) fn findings(rows: &Rows, into: &mut String) {
             let _ = write!(into, ", threshold {}", text(&limit));
         }
         into.push_str("</p>");
+        // What follows from it comes right behind it.
+        while let Some(symptom) = rows.next_if(|row| row.get("explained_by").is_some()) {
+            let _ = write!(into, "<p class=\"follows\">With it: {}</p>", text(field(symptom, "says")));
+        }
         for next in each(&row["next"]) {
             let _ = write!(into, "<p class=\"next\">{}</p>", text(next));
         }

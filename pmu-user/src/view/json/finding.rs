@@ -20,10 +20,20 @@ use crate::{
 
 /// Writes them.
 pub(super) fn findings(into: &mut dyn Write, findings: &[Finding]) -> io::Result<()> {
-    (1_u64..).zip(findings).try_for_each(|(rank, finding)| row(into, rank, finding))
+    let mut rank = 0;
+    for finding in findings {
+        rank += 1;
+        row(into, rank, finding, None)?;
+        let cause = rank;
+        for symptom in &finding.symptoms {
+            rank += 1;
+            row(into, rank, symptom, Some(cause))?;
+        }
+    }
+    Ok(())
 }
 
-fn row(into: &mut dyn Write, rank: u64, finding: &Finding) -> io::Result<()> {
+fn row(into: &mut dyn Write, rank: u64, finding: &Finding, cause: Option<u64>) -> io::Result<()> {
     let rule = finding.rule;
     let mut row = json!({
         "schema": SCHEMA, "kind": "finding", "rank": rank, "finding": rule.cause.name(), "says": says(finding),
@@ -32,6 +42,7 @@ fn row(into: &mut dyn Write, rank: u64, finding: &Finding) -> io::Result<()> {
         "evidence": finding.evidence.iter().map(evidence).collect::<Vec<_>>(),
     });
     extend(&mut row, Some(known(&finding.value)));
+    extend(&mut row, cause.map(|rank| json!({"explained_by": rank})));
     extend(&mut row, finding.subject.as_ref().map(|subject| json!({"subject": SubjectCell(subject)})));
     line(into, &row)
 }

@@ -20,6 +20,9 @@ pub(super) fn write(into: &mut dyn Write, findings: &[Finding]) -> io::Result<()
     let mut shown = findings.iter().take(SHOWN).enumerate().peekable();
     while let Some((before, finding)) = shown.next() {
         writeln!(into, "  {}  {TITLE}{}{TITLE:#}", before + 1, says(finding))?;
+        for symptom in &finding.symptoms {
+            writeln!(into, "     with it: {}", says(symptom))?;
+        }
         // The same rule says the same again.
         if shown.peek().is_some_and(|(_, next)| next.rule == finding.rule && next.next == finding.next) {
             continue;

@@ -81,7 +81,8 @@ fn unknown(name: &str) -> String {
 /// The sections that are written after the findings, in their order, each with how it looks.
 pub(super) fn ordered(style: &Style, findings: &[Finding]) -> Vec<(Section, Style)> {
     let mut first: Vec<Section> = Vec::new();
-    for section in findings.iter().filter_map(|finding| rests_on(finding.rule.cause)) {
+    let all = findings.iter().flat_map(Finding::with_symptoms);
+    for section in all.filter_map(|finding| rests_on(finding.rule.cause)) {
         if !first.contains(&section) {
             first.push(section);
         }
@@ -122,6 +123,7 @@ const fn rests_on(cause: Cause) -> Option<Section> {
             Some(Section::Owners)
         }
         Cause::Interrupted => Some(Section::Interrupts),
+        Cause::Convoy => Some(Section::OffCpu),
         Cause::CpuWait => Some(Section::Latency),
         Cause::Steal | Cause::Masked | Cause::MaskedSpan => Some(Section::Blind),
         Cause::BlockLatency

@@ -219,6 +219,9 @@ fn findings(canvas: &mut Canvas<'_>, place: &Place<'_>) {
             let begin = if at == 0 { "! " } else { "  " };
             lines.add(&format!("{begin}{part}"), if at == 0 { BOLD } else { Style::new() });
         }
+        for symptom in &finding.symptoms {
+            lines.add(&format!("  with it: {}", says(symptom)), Style::new());
+        }
         lines.add(&format!("  {}", threshold(finding)), DIM);
         if let Some(next) = finding.next.first() {
             lines.add(&format!("  try: {next}"), Style::new());

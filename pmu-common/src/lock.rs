@@ -1,0 +1,58 @@
+//! Locks of user space: which waits for a futex are waits for a lock. A condition variable, a join and an idle worker wait for a futex as
+//! well, and no holder keeps them from running.
+
+/// `FUTEX_PRIVATE_FLAG` and `FUTEX_CLOCK_REALTIME` (include/uapi/linux/futex.h): how an operation is done, not which it is.
+const HOW: u32 = 128 | 256;
+/// `FUTEX_WAIT` and `FUTEX_WAIT_BITSET`.
+const WAIT: u32 = 0;
+const WAIT_BITSET: u32 = 9;
+/// `FUTEX_LOCK_PI` and `FUTEX_LOCK_PI2`: the kernel itself hands the lock over.
+const LOCK_PI: u32 = 6;
+const LOCK_PI2: u32 = 13;
+
+/// The value that a waiter expects in a lock's futex where others wait for it: 2 in the mutexes of glibc, Rust's standard library and Go's
+/// runtime, 2 or 3 in glibc's rwlocks (`PTHREAD_RWLOCK_FUTEX_USED`). Condition variables, semaphores and notes expect 0 or a sequence
+/// number, a join expects a thread id, and a parked thread of Rust -1.
+const CONTENDED: u32 = 2;
+/// musl's mutexes hold the owner's thread id and this bit.
+const CONTENDED_BIT: u32 = 1 << 31;
+
+/// Is it a wait for a lock, of the system call `futex` with this operation and this expected value? Java's monitors and Python's
+/// interpreter lock wait on condition variables: of those nothing is said.
+#[must_use]
+#[inline(always)]
+pub const fn is_lock(operation: u32, expected: u32) -> bool {
+    match operation & !HOW {
+        WAIT => expected & !1 == CONTENDED || (expected & CONTENDED_BIT != 0 && expected != u32::MAX),
+        WAIT_BITSET => expected & !1 == CONTENDED,
+        LOCK_PI | LOCK_PI2 => true,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_lock;
+
+    /// `FUTEX_WAIT_PRIVATE`; what condition variables use; a join's.
+    const WAIT_PRIVATE: u32 = 128;
+    const WAIT_BITSET_REALTIME: u32 = 9 | 128 | 256;
+    const WAIT_BITSET_SHARED: u32 = 9 | 256;
+
+    #[test]
+    fn locks_of_c_rust_go_and_musl_are_locks() {
+        assert!(is_lock(WAIT_PRIVATE, 2) && is_lock(0, 2), "glibc, Go, shared mutexes");
+        assert!(is_lock(9 | 128, 2) && is_lock(WAIT_BITSET_REALTIME, 3), "Rust, rwlocks");
+        assert!(is_lock(WAIT_PRIVATE, 4242 | 1 << 31), "musl");
+        assert!(is_lock(6 | 128, 0) && is_lock(13, 0), "priority inheritance");
+    }
+
+    #[test]
+    fn what_waits_for_work_or_for_an_end_does_not_wait_for_a_lock() {
+        assert!(!is_lock(WAIT_BITSET_REALTIME, 0), "a condition variable or a semaphore");
+        assert!(!is_lock(WAIT_BITSET_SHARED, 4242), "a join");
+        assert!(!is_lock(WAIT_PRIVATE, 0), "a note of Go's runtime");
+        assert!(!is_lock(9 | 128, u32::MAX) && !is_lock(WAIT_PRIVATE, u32::MAX), "a parked thread");
+        assert!(!is_lock(1 | 128, 2), "a wake-up");
+    }
+}
