@@ -219,7 +219,8 @@ fn threads_that_wait_for_one_lock_are_the_cause() {
     staged(9, |chance, seed| {
         let (threads, held) = (between(chance, 6, 16), between(chance, 10_000, 60_000));
         let (threads, work, spare) = (threads.to_string(), held.to_string(), (held / 10).to_string());
-        let command = [&workload("convoy", &["-pthread"]), "1.5", &threads, &work, &spare].map(|word| word);
+        let program = workload("convoy", &["-pthread"]);
+        let command = [program.as_str(), "1.5", &threads, &work, &spare];
         for options in [&[][..], &["--off-cpu"]] {
             let found = of(options, &command);
             let what = format!("{seed}: {threads} threads, {work} steps, {options:?}");

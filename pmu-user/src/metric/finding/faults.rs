@@ -2,9 +2,8 @@
 //! must map the page as well, by the samples that hit the kernel's code for them.
 
 use super::{
-    Cause, Finding, exact, rate,
-    rules::{BUSY, FAULTS_OF_A_START, HOT_SAMPLES, RATE_LEAST_NS, Rule},
-    tasks::busy,
+    Cause, Finding, busy, exact, rate,
+    rules::{BUSY, FAULT_NEXT, FAULTS_OF_A_START, HOT_SAMPLES, RATE_LEAST_NS, Rule},
     waits::is_above,
 };
 use crate::{
@@ -23,12 +22,8 @@ static FAULT_SHARE: Rule = Rule {
     unit: Unit::Percent,
     above: 20.0,
     source: "a fifth of the samples hit the kernel's code for page faults",
-    next: NEXT,
+    next: FAULT_NEXT,
 };
-/// What to try.
-pub(super) const NEXT: &str = "see who faults (`-e page-faults --stacks`); keep memory instead of giving it back (malloc's trim and mmap \
-                          thresholds), or use huge pages";
-
 /// Functions of the kernel that run for a page fault and hardly for anything else (Linux 5.10 to 6.18, x86-64 and AArch64): zeroing and
 /// copying pages, entry, and the way to the page. `.isra.0` and the like are left out.
 const OF_FAULTS: [&str; 36] = [

@@ -17,14 +17,14 @@ pub use self::rules::{Cause, RULES, Rule};
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    OwnerOrTarget, Report,
+    OwnerOrTarget, OwnerReport, Report, TasksReport,
     io::Subject,
     value::{How, Known},
 };
 use crate::{
     drain::{Header, Owner},
     machine::cgroup::ancestors,
-    table::unit::Unit,
+    table::{metric, unit::Unit},
     untrusted::Untrusted,
 };
 
@@ -208,6 +208,12 @@ fn rate(count: &Known, time: &Known) -> Known {
         coverage: count.coverage.min(time.coverage),
         how: How::Counted,
     }
+}
+
+/// CPU time of an owner that used at least so much of one CPU.
+fn busy<'o>(report: &TasksReport, owner: &'o OwnerReport, least: f64) -> Option<&'o Known> {
+    let time = owner.value(&metric::CPU_TIME)?;
+    (time.low > least * report.length_ns as f64).then_some(time)
 }
 
 /// A number that is known exactly.

@@ -95,8 +95,11 @@ pub(super) const TRANSLATIONS_LEAST: f64 = 1.0;
 pub(super) const LOCK_LEAST: f64 = 0.1;
 /// Waits for locks below which their time is that of one or two.
 pub(super) const LOCK_WAITS_LEAST: u64 = 20;
-/// Page faults that a program may take to start: an interpreter or a compiler takes some thousand.
+/// Page faults that a program may take to start: an interpreter takes some thousand.
 pub(super) const FAULTS_OF_A_START: u64 = 5000;
+/// Against page faults.
+pub(super) const FAULT_NEXT: &str = "see who faults (`-e page-faults --stacks`); keep memory instead of giving it back (malloc's trim and \
+                                     mmap thresholds), or use huge pages";
 
 /// All rules, in the order of findings: what makes others slow before what is slow, and what is only to be known last.
 pub static RULES: [Rule; Cause::ALL.len()] = [
@@ -154,7 +157,7 @@ pub static RULES: [Rule; Cause::ALL.len()] = [
         unit: Unit::PerSecond,
         above: 100_000.0,
         source: "a fault takes 0.5 to 1 µs: above it they take 5 to 10 % of the owner's CPU time",
-        next: super::faults::NEXT,
+        next: FAULT_NEXT,
     },
     Rule {
         cause: Cause::MigrationStorm,

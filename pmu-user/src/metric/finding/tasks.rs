@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Cause, Finding, exact,
+    Cause, Finding, busy, exact,
     faults::fault_storm,
     forks::fork_storm,
     locks::convoy,
@@ -53,12 +53,6 @@ fn each_owner(
 ) -> Vec<Finding> {
     let found: Vec<Finding> = report.rows().filter_map(|owner| rule(report, owner)).collect();
     if found.is_empty() { rule(report, &report.total).into_iter().collect() } else { found }
-}
-
-/// CPU time of an owner that used at least so much of one CPU.
-pub(super) fn busy<'o>(report: &TasksReport, owner: &'o OwnerReport, least: f64) -> Option<&'o Known> {
-    let time = owner.value(&metric::CPU_TIME)?;
-    (time.low > least * report.length_ns as f64).then_some(time)
 }
 
 /// How often something happened to an owner in a second of its CPU time.
