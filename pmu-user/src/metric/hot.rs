@@ -35,11 +35,6 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// Lines that a function lists.
-const LINES_MAX: usize = 3;
-/// Inlined functions that it lists.
-const INLINED_MAX: usize = 8;
-
 /// Where samples hit, as far as it can be named.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Frame {
@@ -96,18 +91,6 @@ pub struct HotFunction {
     pub build_id: Option<String>,
     /// Why it has no name, if it has none.
     pub unnamed: Option<String>,
-}
-
-impl HotFunction {
-    /// The lines that are shown.
-    pub fn hottest_lines(&self) -> &[HotLine] {
-        &self.lines[..self.lines.len().min(LINES_MAX)]
-    }
-
-    /// The inlined functions that are shown.
-    pub fn hottest_inlined(&self) -> &[HotInlined] {
-        &self.inlined[..self.inlined.len().min(INLINED_MAX)]
-    }
 }
 
 /// What an event says about a function.

@@ -14,6 +14,11 @@ use crate::{
     untrusted::Untrusted,
 };
 
+/// Lines that a function lists.
+const LINES_MAX: usize = 3;
+/// Inlined functions that it lists.
+const INLINED_MAX: usize = 8;
+
 /// A source line, and whose.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Placed {
@@ -63,6 +68,18 @@ pub struct LinedStack {
     pub lines: Vec<Option<Arc<Line>>>,
     /// As those of the stack.
     pub tallies: Vec<WeightedSamples>,
+}
+
+impl HotFunction {
+    /// The lines that are shown.
+    pub fn hottest_lines(&self) -> &[HotLine] {
+        &self.lines[..self.lines.len().min(LINES_MAX)]
+    }
+
+    /// The inlined functions that are shown.
+    pub fn hottest_inlined(&self) -> &[HotInlined] {
+        &self.inlined[..self.inlined.len().min(INLINED_MAX)]
+    }
 }
 
 /// Where in a function a sample hit.
