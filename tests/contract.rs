@@ -17,7 +17,7 @@ use pmu_common::{
 
 /// Both objects, with the map and the programs that only they have.
 static OBJECTS: [(Built, &str, &[&str]); 2] = [
-    (BY_TYPE, map::TASKS, &[program::SEED, program::WAITS]),
+    (BY_TYPE, map::TASKS, &[program::SEED, program::WAITS, program::THROTTLE, program::UNTHROTTLE]),
     (BY_ADDRESS, map::TASKS_BY_ADDRESS, &[program::FREE]),
 ];
 
@@ -80,6 +80,8 @@ fn rows_of_an_object_for_io_are_as_large_as_both_sides_think() {
         (io::map::NET_COUNTS, size_of::<NetCount>()),
         (io::map::NET_SLOT_OF, size_of::<u32>()),
         (io::map::NET_FREE, size_of::<u32>()),
+        (io::map::HELD, size_of::<u64>()),
+        (io::map::LIMITED, size_of::<u64>()),
     ];
     assert_eq!(rows.len(), io::map::ALL.len());
     for object in IO_OBJECTS {

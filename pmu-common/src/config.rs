@@ -112,6 +112,10 @@ wire! {
         pub follows: u32,
         /// 1: interrupt handlers are timed.
         pub interrupts: u32,
+        /// 1: programs on the kernel's functions time when run queues are throttled, because the kernel does not.
+        pub times_throttling: u32,
+        /// Keeps the size a multiple of 8 bytes.
+        pub reserved: u32,
         /// Where the fields are in this kernel.
         pub offsets: Offsets,
         /// Whose ids are told.
@@ -200,6 +204,9 @@ wire! {
         pub task_cpu: u32,
         /// Second argument of that system call: `pt_regs.si` or `pt_regs.regs[1]`.
         pub regs_second: u32,
+        /// `task_struct.throttled` (Linux 6.18): a limit of CPU time keeps the task off its run queue. Before, all that is on a run queue is
+        /// throttled with it.
+        pub task_throttled: u32,
         /// `cfs_rq.throttled_clock_self_time` (ns, Linux 6.6) or `cfs_rq.throttled_clock_task_time` (ns, some before 5.19); absent
         /// otherwise, and without CONFIG_CFS_BANDWIDTH.
         pub cfs_rq_throttled: u32,
@@ -217,5 +224,15 @@ wire! {
         pub rq_excluded_steal: u32,
         /// Third argument of the system call that a task is in: `pt_regs.dx` or `pt_regs.regs[2]`.
         pub regs_third: u32,
+        /// `cfs_rq.throttled_clock_self` or `cfs_rq.throttled_clock_task` (ns): since when it is throttled, while it is.
+        pub cfs_rq_throttled_since: u32,
+        /// The run queue's clock that both are read from: [`Offsets::rq_clock`] or [`Offsets::rq_clock_task`].
+        pub rq_throttled_clock: u32,
+        /// `task_group.cfs_rq`: of each CPU one; absent without CONFIG_CFS_BANDWIDTH.
+        pub task_group_cfs_rq: u32,
+        /// `rq.cpu`; absent without SMP.
+        pub rq_cpu: u32,
+        /// Keeps the size a multiple of 8 bytes.
+        pub reserved: u32,
     }
 }

@@ -68,13 +68,12 @@ wire! {
         /// [`crate::cpu::CpuCount::counted`] when it was last asked whether its cgroup is a target; where names are followed.
         pub asked: u64,
         /// When the task left its CPU (CLOCK_MONOTONIC), 0 while it runs; where time off the CPU does not count, only of a wait for a lock.
-        /// What follows only where it counts.
         pub off_since_ns: u64,
-        /// How long it then was blocked, until that is accounted; else [`NO_WAIT`].
+        /// How long it then was blocked, until that is accounted; else [`NO_WAIT`]. Only where time off the CPU counts.
         pub blocked_ns: u64,
         /// How much of [`TaskState::wait_ns`] its cgroup's limit of CPU time took.
         pub throttled_ns: u64,
-        /// The run queue of its cgroup that it waits on.
+        /// The run queue of its cgroup that it waits on; 0 where no limit can hold it back.
         pub throttling_rq: u64,
         /// How long that one had been throttled when the task became able to run.
         pub throttling_ns: u64,

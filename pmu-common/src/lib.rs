@@ -24,5 +24,6 @@ pub mod owner;
 pub mod ring;
 pub mod sample;
 pub mod target;
+pub mod throttling;
 pub mod turn;
 pub mod wire;

@@ -14,7 +14,8 @@ pub const STACK_FAILED: usize = 4;
 pub const SAMPLE_UNOWNED: usize = 5;
 /// A task moved to another cgroup and the time of the move is not known: its open slice was not split.
 pub const MOVE_UNTIMED: usize = 6;
-/// A map had no room for an owner's identity: it was looked up again and again, or counted in the common slot.
+/// A map had no room for an owner's identity: it was looked up again and again, or counted in the common slot. Or for a run queue: what a
+/// limit of CPU time took there is in its tasks' waits for a CPU.
 pub const MAP_FULL: usize = 7;
 /// Two threads of a process reached a map at once; one of them gave way.
 pub const RACE: usize = 8;

@@ -58,11 +58,15 @@ pub mod map {
     pub const OFF_CPU_STACKS: &str = "OFF_CPU_STACKS";
     /// The ring buffer.
     pub const RING: &str = "RING";
+    /// [`crate::throttling::Throttled`] by address of the run queue.
+    pub const THROTTLED: &str = "THROTTLED";
+    /// How often a run queue was throttled.
+    pub const THROTTLES: &str = "THROTTLES";
     /// aya-log's ring buffer.
     pub const LOGS: &str = "AYA_LOGS";
 
     /// Those that both objects have.
-    pub const BOTH: [&str; 27] = [
+    pub const BOTH: [&str; 29] = [
         CONTROL,
         CPUS,
         CPU_SAMPLES,
@@ -88,6 +92,8 @@ pub mod map {
         SCRATCH,
         COPIES,
         OFF_CPU_STACKS,
+        THROTTLED,
+        THROTTLES,
         RING,
         LOGS,
     ];
@@ -149,6 +155,15 @@ pub mod program {
     pub const SEED: &str = "seed";
     /// Run over every task at a drain where time off the CPU counts; only in the object by type.
     pub const WAITS: &str = "waits";
+
+    /// Where the kernel throttles a run queue and lets it go on, by function; only in the object by type, and for kernels that do not time it.
+    /// They are attached in this order: a begin without an end would stay open.
+    pub const THROTTLING: [(&str, &str); 2] =
+        [(UNTHROTTLE, "tg_unthrottle_up"), (THROTTLE, "tg_throttle_down")];
+    /// On `tg_throttle_down`.
+    pub const THROTTLE: &str = "throttle";
+    /// On `tg_unthrottle_up`.
+    pub const UNTHROTTLE: &str = "unthrottle";
 
     /// Where interrupt handlers end and begin, by tracepoint: those of lines and softirqs, and of x86's vectors, which other kernels do not
     /// have. They are attached in this order: a begin whose end nobody sees would stay open.
@@ -227,9 +242,13 @@ pub mod io {
         pub const NET_SLOT_OF: &str = "NET_SLOT_OF";
         /// Free slots of packets, lowest on top.
         pub const NET_FREE: &str = "NET_FREE";
+        /// What limits did to bios ([`crate::io::throttle`]), by bio.
+        pub const HELD: &str = "HELD";
+        /// How many bios came by a limit.
+        pub const LIMITED: &str = "LIMITED";
 
         /// All of them: both objects have the same.
-        pub const ALL: [&str; 14] = [
+        pub const ALL: [&str; 16] = [
             CPUS,
             RECENT,
             TARGETS,
@@ -244,6 +263,8 @@ pub mod io {
             NET_COUNTS,
             NET_SLOT_OF,
             NET_FREE,
+            HELD,
+            LIMITED,
         ];
     }
 
@@ -263,6 +284,12 @@ pub mod io {
         pub const BIO_QUEUE: &str = "bio_queue";
         /// On `block_bio_complete`, where there are such devices.
         pub const BIO_COMPLETE: &str = "bio_complete";
+        /// On the function that checks a bio's limit, where a cgroup has one: see [`LIMITS`].
+        pub const BIO_LIMIT: &str = "bio_limit";
+        /// On `block_bio_queue`, where a cgroup has such a limit: the bio goes on.
+        pub const BIO_GO: &str = "bio_go";
+        /// Functions that check limits: since Linux 5.19, and before.
+        pub const LIMITS: [&str; 2] = ["__blk_throtl_bio", "blk_throtl_bio"];
         /// On `cgroup_mkdir`, where cgroups are targets.
         pub const CGROUP_CREATE: &str = "io_cgroup_create";
         /// On `cgroup_rmdir`, where cgroups are targets.
@@ -273,11 +300,13 @@ pub mod io {
         pub const SEND: &str = "net_send";
 
         /// All of them: both objects have the same.
-        pub const ALL: [&str; 11] = [
+        pub const ALL: [&str; 13] = [
             INSERT,
             ISSUE,
             REQUEUE,
             MERGE,
+            BIO_LIMIT,
+            BIO_GO,
             COMPLETE,
             BIO_QUEUE,
             BIO_COMPLETE,

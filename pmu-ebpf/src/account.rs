@@ -22,7 +22,7 @@ use crate::{
     culprit, identity,
     intrinsics::masked,
     maps::{COUNTS, LATENCIES, MOVES},
-    off_cpu, owner, target, task, wait,
+    off_cpu, owner, target, task, throttling, wait,
 };
 
 /// What became of a task that was to be accounted. Every field has a value, also where there is no state: what an `Option` leaves open the
@@ -72,14 +72,16 @@ pub(crate) fn account<A: Access>((task, tid): (Pointer, u32), cpu: u32, counts: 
     if counts.counted != 0 {
         settle::<A>(task, state, (cpu, counts), &mut done);
         accounted.slot = state.slot;
-        let wait_ns = wait::take(tid, state, cpu, counts);
+        let waited_ns = wait::take(tid, state, cpu, counts);
+        let throttled_ns = throttling::take::<A>(task, state, waited_ns);
+        let wait_ns = if waited_ns == NO_WAIT { NO_WAIT } else { waited_ns.wrapping_sub(throttled_ns) };
         if state.slot != SLOT_NONE {
             let _ = add(state.slot, (cpu, counts), &done, wait_ns);
             if wait_ns != NO_WAIT {
                 culprit::charge(cpu, state, wait_ns);
             }
             if let Some(waited) = waited {
-                let _ = off_cpu::add(state.slot, cpu, &waited, wait_ns);
+                let _ = off_cpu::add(state.slot, cpu, &waited, wait_ns, throttled_ns);
             }
         }
     } else {

@@ -38,6 +38,7 @@ mod stack_copy;
 mod table;
 mod target;
 mod task;
+mod throttling;
 mod timer;
 mod wait;
 

@@ -37,6 +37,8 @@ mod stack_copy;
 mod storage;
 mod target;
 mod task;
+mod throttle;
+mod throttling;
 mod timer;
 mod typed;
 mod wait;

@@ -22,6 +22,7 @@ use pmu_common::{
     owner::{Owner, OwnerKey},
     ring,
     sample::{Hot, SampleCount},
+    throttling::Throttled,
     turn::{Slice, Turn},
 };
 
@@ -109,6 +110,12 @@ pub(crate) static COPIES: Array<CopyRoom> = Array::with_max_entries(1, 0);
 /// Written by `switch` where stacks of tasks that block are taken. One row per possible CPU then.
 #[map]
 pub(crate) static OFF_CPU_STACKS: Array<OffCpuRoom> = Array::with_max_entries(1, 0);
+/// Written by `throttle` and `unthrottle` with the run queue locked. By its address.
+#[map]
+pub(crate) static THROTTLED: HashMap<u64, Throttled> = HashMap::with_max_entries(1, 0);
+/// Written by `throttle`: how often. One row.
+#[map]
+pub(crate) static THROTTLES: Array<u64> = Array::with_max_entries(1, 0);
 /// Written by every program, read by user space: gaps, stacks, and facts about processes and cgroups.
 #[map]
 pub(crate) static RING: RingBuf = RingBuf::with_byte_size(4096, 0);

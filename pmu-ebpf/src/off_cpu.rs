@@ -19,7 +19,6 @@ use crate::{
 pub(crate) struct Waited {
     kind: u32,
     blocked_ns: u64,
-    throttled_ns: u64,
 }
 
 /// `task` leaves its CPU. Call after [`TaskState::ready_ns`] says whether it could have gone on.
@@ -33,7 +32,6 @@ pub(crate) fn leave<A: Access>(task: Pointer, state: &mut TaskState, counts: &Cp
         begin::<A>(task, state, since_ns);
     } else {
         (state.off_kind, state.off_since_ns) = (RUN_QUEUE, since_ns);
-        remember_throttling::<A>(task, state);
     }
 }
 
@@ -48,14 +46,6 @@ pub(crate) fn begin<A: Access>(task: Pointer, state: &mut TaskState, since_ns: u
     state.off_since_ns = since_ns;
 }
 
-/// `task` became able to run.
-#[inline(always)]
-pub(crate) fn wake<A: Access>(task: Pointer, state: &mut TaskState) {
-    if config!(off_cpu) != 0 {
-        remember_throttling::<A>(task, state);
-    }
-}
-
 /// The task with this state gets a CPU. Call before [`TaskState::ready_ns`] is forgotten.
 #[inline(always)]
 pub(crate) fn arrive(state: &mut TaskState, now_ns: u64) {
@@ -65,14 +55,6 @@ pub(crate) fn arrive(state: &mut TaskState, now_ns: u64) {
     let started_ns = if state.off_since_ns == BEFORE_COUNTING { control().started_ns } else { 0 };
     state.blocked_ns = state.wait(started_ns, now_ns).map_or(NO_WAIT, |wait| wait.blocked_ns);
     state.off_since_ns = 0;
-    state.throttled_ns = 0;
-    if state.ready_ns != 0 && state.throttling_rq != 0 {
-        // Of the run queue that it waited on, whichever it is on now.
-        let so_far_ns = Probed::u64(state.throttling_rq as Pointer, config!(offsets.cfs_rq_throttled));
-        let (wait_ns, throttled_ns) =
-            (now_ns.wrapping_sub(state.ready_ns), so_far_ns.wrapping_sub(state.throttling_ns));
-        state.throttled_ns = if throttled_ns < wait_ns { throttled_ns } else { wait_ns };
-    }
 }
 
 /// Takes the wait that is over from a task's state.
@@ -81,22 +63,23 @@ pub(crate) fn take(state: &mut TaskState) -> Option<Waited> {
     if config!(off_cpu) == 0 {
         return None;
     }
-    let TaskState { off_kind: kind, blocked_ns, throttled_ns, .. } = *state;
-    (state.blocked_ns, state.throttled_ns) = (NO_WAIT, 0);
-    Some(Waited { kind, blocked_ns, throttled_ns })
+    let TaskState { off_kind: kind, blocked_ns, .. } = *state;
+    state.blocked_ns = NO_WAIT;
+    Some(Waited { kind, blocked_ns })
 }
 
-/// Adds a wait to its owner's row, and how long the task then waited for a CPU. Call with interrupts off, on that CPU.
+/// Adds a wait to its owner's row, how long the task then waited for a CPU, and for how long a limit held it back. Call with interrupts off,
+/// on that CPU.
 #[inline(always)]
-pub(crate) fn add(slot: u32, cpu: u32, waited: &Waited, wait_ns: u64) -> Option<()> {
+pub(crate) fn add(slot: u32, cpu: u32, waited: &Waited, wait_ns: u64, throttled_ns: u64) -> Option<()> {
     // SAFETY: the lookup gave a live row, and only this CPU writes it, with interrupts off.
     let count = unsafe { &mut *OFF_CPU.get_ptr_mut(row(slot, cpu))? };
     if waited.blocked_ns != NO_WAIT {
         count.add(waited.kind, waited.blocked_ns);
     }
     if wait_ns != NO_WAIT {
-        count.add(RUN_QUEUE, wait_ns.wrapping_sub(waited.throttled_ns));
-        count.add(THROTTLED, waited.throttled_ns);
+        count.add(RUN_QUEUE, wait_ns);
+        count.add(THROTTLED, throttled_ns);
     }
     Some(())
 }
@@ -130,20 +113,3 @@ pub(crate) use pmu_common::off_cpu::is_futex_x86_64 as is_futex;
 
 #[cfg(any(bpf_target_arch = "aarch64", all(not(target_arch = "bpf"), target_arch = "aarch64")))]
 pub(crate) use pmu_common::off_cpu::is_futex_aarch64 as is_futex;
-
-/// Notes how long the run queue that a task waits on has been throttled so far.
-#[inline(always)]
-fn remember_throttling<A: Fields>(task: Pointer, state: &mut TaskState) {
-    (state.throttling_rq, state.throttling_ns) = throttling::<A>(task);
-}
-
-/// The run queue of a task's cgroup on its CPU, and how long it was throttled in all, up to the end of the last time: limits of
-/// cgroups above included (kernel/sched/fair.c, `tg_unthrottle_up`). Zeros where the kernel does not tell.
-#[inline(always)]
-fn throttling<A: Fields>(task: Pointer) -> (u64, u64) {
-    if config!(offsets.cfs_rq_throttled) == ABSENT || config!(offsets.task_cfs_rq) == ABSENT {
-        return (0, 0);
-    }
-    let rq = A::pointer(task, config!(offsets.task_cfs_rq));
-    if rq.is_null() { (0, 0) } else { (rq as u64, A::u64(rq, config!(offsets.cfs_rq_throttled))) }
-}

@@ -17,7 +17,7 @@ use crate::{
     cpu::this_cpu,
     cpu_time, culprit, lock,
     maps::CPUS,
-    off_cpu, off_cpu_stack, task, tracepoint, wait,
+    off_cpu, off_cpu_stack, task, throttling, tracepoint, wait,
 };
 
 tracepoint! {
@@ -59,6 +59,7 @@ fn arrive<A: Access>(next: Pointer, cpu: u32, counts: &CpuCount, now_ns: u64) ->
     off_cpu_stack::arrive::<A>(next, state);
     if state.ready_ns != 0 {
         state.wait_ns = now_ns.wrapping_sub(state.ready_ns);
+        throttling::arrive::<A>(next, state, state.wait_ns);
         if state.ready_cpu != cpu {
             state.ready_cpu = MOVED;
         }
@@ -85,6 +86,9 @@ fn leave<A: Access>(
     let state = unsafe { &mut *accounted.task };
     state.ready_ns = if accounted.preempted { now_ns } else { 0 };
     state.ready_cpu = cpu;
+    if accounted.preempted {
+        throttling::begin::<A>(prev, state);
+    }
     off_cpu::leave::<A>(prev, state, counts, now_ns);
     lock::leave::<A>(prev, state, accounted.slot, counts, now_ns);
     off_cpu_stack::leave::<A>(context, prev, state, accounted.slot, cpu);
@@ -118,6 +122,6 @@ fn try_wake<A: Access>(task: Pointer) {
         lock::wake(state, now_ns);
         state.ready_ns = now_ns;
         state.ready_cpu = culprit::queue_of::<A>(task);
-        off_cpu::wake::<A>(task, state);
+        throttling::begin::<A>(task, state);
     }
 }

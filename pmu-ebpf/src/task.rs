@@ -128,4 +128,5 @@ pub(crate) fn init<A: Access>(task: Pointer, flags: u32) {
     state.asked = 0;
     state.blocked_ns = NO_WAIT;
     state.throttled_ns = 0;
+    state.throttling_rq = 0;
 }

@@ -12,7 +12,7 @@ use crate::{
     config::config,
     maps::WAITING,
     off_cpu::{begin, control},
-    owner, task,
+    owner, task, throttling,
 };
 
 /// A task that was there before counting began: it waits if it is on no CPU.
@@ -23,7 +23,11 @@ pub(crate) fn seed<A: Access>(task: Pointer) {
     }
     if let Some(state) = A::state(task) {
         // SAFETY: the state is live while its task is; where it gets a CPU meanwhile, the next switch sets it right.
-        begin::<A>(task, unsafe { &mut *state }, BEFORE_COUNTING);
+        let state = unsafe { &mut *state };
+        begin::<A>(task, state, BEFORE_COUNTING);
+        if state.off_kind == RUN_QUEUE && throttling::is_throttled(task) {
+            state.off_kind = THROTTLED;
+        }
     }
 }
 
@@ -44,7 +48,7 @@ pub(crate) fn add<A: Access>(task: Pointer) -> Option<()> {
     // SAFETY: the lookup gave a live row that only this program writes.
     let count = unsafe { &mut *WAITING.get_ptr_mut(slot)? };
     count.add(state.off_kind, wait.blocked_ns);
-    count.add(if is_throttled(task) { THROTTLED } else { RUN_QUEUE }, wait.ready_ns);
+    count.add(if throttling::is_throttled(task) { THROTTLED } else { RUN_QUEUE }, wait.ready_ns);
     Some(())
 }
 
@@ -63,14 +67,4 @@ fn resolve<A: Access>(task: Pointer) -> u32 {
 fn is_running(task: Pointer) -> bool {
     // An `int`, and since Linux 7.2 one byte of it, with others behind.
     config!(offsets.task_on_cpu) == ABSENT || Probed::u32(task, config!(offsets.task_on_cpu)) & 0xff != 0
-}
-
-/// Is the run queue that a task waits on throttled at this moment?
-#[inline(always)]
-fn is_throttled(task: Pointer) -> bool {
-    if config!(offsets.cfs_rq_throttled) == ABSENT || config!(offsets.task_cfs_rq) == ABSENT {
-        return false;
-    }
-    let rq = Probed::pointer(task, config!(offsets.task_cfs_rq));
-    Probed::u32(rq, config!(offsets.cfs_rq_throttle_count)) != 0
 }

@@ -69,6 +69,7 @@ mod situations;
 mod stat;
 #[cfg(feature = "parquet")]
 mod tables;
+mod throttling;
 mod top;
 mod turns;
 mod unwind;

@@ -63,7 +63,7 @@ wire! {
         pub request: u64,
         /// When it got where it is (CLOCK_MONOTONIC ns).
         pub at_ns: u64,
-        /// Time it waited in queues, in ns; see [`WAITED`]. Of a bio that becomes no request: its bytes.
+        /// Time it waited in queues so far, in ns; see [`WAITED`]. Of a bio that becomes no request: its bytes.
         pub waited_ns: u64,
         /// [`INSERTED`], [`ISSUED`], [`WAITED`], [`REQUEUED`], and the slot of its row.
         pub state: u32,
@@ -199,18 +199,19 @@ impl InFlight {
         self.state & SLOT_BITS
     }
 
-    /// It entered a queue at `now_ns`.
+    /// It entered a queue at `now_ns`, after a limit had held it back for `held_ns`.
     #[must_use]
     #[inline(always)]
-    pub const fn inserted(request: u64, slot: u32, now_ns: u64) -> Self {
-        Self { request, at_ns: now_ns, state: INSERTED | slot, ..Self::ZERO }.sealed()
+    pub const fn inserted(request: u64, slot: u32, now_ns: u64, held_ns: u64) -> Self {
+        Self { request, at_ns: now_ns, waited_ns: held_ns, state: INSERTED | slot, ..Self::ZERO }.sealed()
     }
 
-    /// It went to its device at `now_ns` without waiting in a queue.
+    /// It went to its device at `now_ns` without waiting in a queue, but for what a limit had held it back.
     #[must_use]
     #[inline(always)]
-    pub const fn issued_directly(request: u64, slot: u32, now_ns: u64) -> Self {
-        Self { request, at_ns: now_ns, state: ISSUED | slot, ..Self::ZERO }.sealed()
+    pub const fn issued_directly(request: u64, slot: u32, now_ns: u64, held_ns: u64) -> Self {
+        let state = if held_ns == 0 { ISSUED | slot } else { ISSUED | WAITED | slot };
+        Self { request, at_ns: now_ns, waited_ns: held_ns, state, ..Self::ZERO }.sealed()
     }
 
     /// A bio went to a device that makes no requests of them.
@@ -225,7 +226,7 @@ impl InFlight {
     #[must_use]
     #[inline(always)]
     pub const fn issued(&self, now_ns: u64) -> Self {
-        let waited_ns = now_ns.wrapping_sub(self.at_ns);
+        let waited_ns = self.waited_ns.wrapping_add(now_ns.wrapping_sub(self.at_ns));
         let state = self.state & !INSERTED | ISSUED | WAITED;
         Self { at_ns: now_ns, waited_ns, state, ..*self }.sealed()
     }
@@ -235,7 +236,7 @@ impl InFlight {
     #[inline(always)]
     pub const fn given_back(&self, now_ns: u64) -> Self {
         let state = self.state & !(ISSUED | WAITED) | INSERTED | REQUEUED;
-        Self { at_ns: now_ns.wrapping_sub(self.waited_ns), waited_ns: 0, state, ..*self }.sealed()
+        Self { at_ns: now_ns, state, ..*self }.sealed()
     }
 }
 
@@ -269,8 +270,8 @@ impl BlockCount {
 #[cfg(test)]
 mod tests {
     use super::{
-        BY_KERNEL, BY_REQUEST, BlockCount, DISCARD, FLUSH, InFlight, OTHER, READ, WRITE, device_word, hash,
-        of_device_word, of_process, on_basis, operation, process,
+        BY_KERNEL, BY_REQUEST, BlockCount, DISCARD, FLUSH, InFlight, OTHER, READ, WAITED, WRITE, device_word,
+        hash, of_device_word, of_process, on_basis, operation, process,
     };
     use crate::owner::START_TICK_NS;
 
@@ -297,16 +298,25 @@ mod tests {
 
     #[test]
     fn a_request_that_went_back_waited_both_times() {
-        let request = InFlight::inserted(7, 3, 100).issued(140).given_back(150).issued(1_150);
+        let request = InFlight::inserted(7, 3, 100, 0).issued(140).given_back(150).issued(1_150);
         assert_eq!((request.waited_ns, request.at_ns, request.slot()), (1_040, 1_150, 3));
-        let direct = InFlight::issued_directly(7, 3, 100).given_back(110).issued(130);
+        let direct = InFlight::issued_directly(7, 3, 100, 0).given_back(110).issued(130);
         assert_eq!(direct.waited_ns, 20);
     }
 
     #[test]
+    fn a_request_that_a_limit_held_back_waited_before_it_was_one() {
+        let queued = InFlight::inserted(7, 3, 100, 60_000).issued(140);
+        assert_eq!((queued.waited_ns, queued.state & WAITED), (60_040, WAITED));
+        let direct = InFlight::issued_directly(7, 3, 100, 60_000);
+        assert_eq!((direct.waited_ns, direct.at_ns, direct.state & WAITED), (60_000, 100, WAITED));
+        assert_eq!(InFlight::issued_directly(7, 3, 100, 0).state & WAITED, 0);
+    }
+
+    #[test]
     fn an_entry_of_two_requests_has_no_valid_seal() {
-        let ours = InFlight::issued_directly(0xffff_8880_0123_4500, 3, 1_000_000_123);
-        let theirs = InFlight::issued_directly(0xffff_8880_0123_4680, 4, 1_000_000_140);
+        let ours = InFlight::issued_directly(0xffff_8880_0123_4500, 3, 1_000_000_123, 0);
+        let theirs = InFlight::issued_directly(0xffff_8880_0123_4680, 4, 1_000_000_140, 0);
         for mixed in [
             InFlight { request: theirs.request, ..ours },
             InFlight { at_ns: theirs.at_ns, ..ours },

@@ -29,6 +29,10 @@ wire! {
         pub lanes: u32,
         /// 1: the kernel does not run a tracepoint's program inside itself (Linux 6.1), so the programs need not see to it.
         pub kept_apart: u32,
+        /// 1: it is timed how long limits hold bios back.
+        pub times_throttling: u32,
+        /// 1: a bio that was held back comes by its limit again, with this flag (before Linux 5.19, `BIO_THROTTLED`).
+        pub throttled_again: u32,
         /// Keeps the size a multiple of 8 bytes.
         pub reserved: u32,
         /// Whose ids are told.
@@ -96,6 +100,10 @@ wire! {
         pub disk_queue: u32,
         /// `bio.bi_opf`.
         pub bio_flags: u32,
+        /// `bio.bi_flags`, two bytes.
+        pub bio_state: u32,
+        /// Keeps the size a multiple of 8 bytes.
+        pub reserved: u32,
         /// `bio.bi_iter.bi_size` (bytes that have not completed).
         pub bio_bytes: u32,
         /// `bio.bi_status`, a byte.

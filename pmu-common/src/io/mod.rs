@@ -7,6 +7,7 @@ pub mod block;
 pub mod config;
 pub mod loss;
 pub mod net;
+pub mod throttle;
 
 use crate::wire;
 

@@ -37,6 +37,7 @@ macro_rules! bio {
         }
     };
 }
+pub(super) use bio;
 
 tracepoint! {
     /// `trace_block_bio_queue(bio)`, block/blk-core.c: before its device gets it.

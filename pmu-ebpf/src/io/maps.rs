@@ -6,7 +6,7 @@
 use aya_ebpf::{
     bindings::BPF_F_MMAPABLE,
     macros::map,
-    maps::{Array, HashMap, Stack},
+    maps::{Array, HashMap, LruHashMap, Stack},
 };
 use pmu_common::{
     histogram::BlockBuckets,
@@ -63,6 +63,13 @@ pub(crate) static NET_SLOT_OF: HashMap<IoKey, u32> = HashMap::with_max_entries(1
 /// As [`BLOCK_FREE`], of packets.
 #[map]
 pub(crate) static NET_FREE: Stack<u32> = Stack::with_max_entries(1, 0);
+/// Written by `bio_limit` and `bio_go`; an entry is removed by what makes a request of its bio. Bios that became part of another's request
+/// give way.
+#[map]
+pub(crate) static HELD: LruHashMap<u64, u64> = LruHashMap::with_max_entries(1, 0);
+/// Written by `bio_limit`: how many bios came by. One row.
+#[map]
+pub(crate) static LIMITED: Array<u64> = Array::with_max_entries(1, 0);
 
 /// Index of a slot's histogram of a kind, for this CPU.
 #[inline(always)]

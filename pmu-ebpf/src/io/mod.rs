@@ -3,6 +3,7 @@
 mod bio;
 mod cgroup;
 mod complete;
+mod limit;
 pub(crate) mod maps;
 mod owner;
 mod packet;

@@ -4,7 +4,10 @@
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use pmu_common::io::block::{INSERTED, ISSUED, InFlight};
 
-use super::request::{ended, find, find_or_free, identity, slot_of};
+use super::{
+    limit::held_back_ns,
+    request::{ended, find, find_or_free, identity, slot_of},
+};
 use crate::{
     TYPED, Way,
     access::{Fields, Pointer},
@@ -35,7 +38,8 @@ tracepoint! {
 fn try_insert<A: Fields>(request: Pointer) -> Option<()> {
     let identity = identity(request);
     let entry = find_or_free(identity)?;
-    let inserted = InFlight::inserted(identity, slot_of::<A>(request), now_ns());
+    let held_ns = held_back_ns::<A>(request);
+    let inserted = InFlight::inserted(identity, slot_of::<A>(request), now_ns(), held_ns);
     // SAFETY: the lookup gave a live row; what another request may write at the same time the seal gives away.
     unsafe { *entry = inserted };
     Some(())
@@ -56,7 +60,8 @@ fn try_issue<A: Fields>(request: Pointer) -> Option<()> {
     let issued = if before.request == identity && waits::<A>(request, &before) {
         before.issued(now_ns)
     } else {
-        InFlight::issued_directly(identity, slot_of::<A>(request), now_ns)
+        let held_ns = held_back_ns::<A>(request);
+        InFlight::issued_directly(identity, slot_of::<A>(request), now_ns, held_ns)
     };
     // SAFETY: as in `try_insert`.
     unsafe { *entry = issued };

@@ -49,7 +49,7 @@ const BYTES_MAX: u64 = 64 << 20;
 const MEMBERS_MAX: u32 = 100_000;
 
 /// Structs that somebody asks for: a kernel has ten thousand.
-const STRUCTS: [&str; 28] = [
+const STRUCTS: [&str; 29] = [
     "task_struct",
     "mm_struct",
     "file",
@@ -64,6 +64,7 @@ const STRUCTS: [&str; 28] = [
     "pt_regs",
     "cfs_rq",
     "rq",
+    "task_group",
     "request",
     "request_queue",
     "gendisk",
@@ -310,6 +311,8 @@ impl Btf {
         let first = |name: &str, paths: [&str; 2]| {
             paths.iter().find_map(|path| self.offset(name, path)).unwrap_or(ABSENT)
         };
+        // Since Linux 6.6 by the clock that `cpu.stat` is from, before by that of tasks.
+        let is_whole = self.offset("cfs_rq", "throttled_clock_self").is_some();
         Ok(Offsets {
             task_pid: need("task_struct", "pid")?,
             task_tgid: need("task_struct", "tgid")?,
@@ -351,6 +354,7 @@ impl Btf {
             task_iowait_bit: self.bit_offset("task_struct", "in_iowait").unwrap_or(ABSENT),
             task_cpu: first("task_struct", ["cpu", "thread_info.cpu"]),
             regs_second: self.argument("si", 1).unwrap_or(ABSENT),
+            task_throttled: want("task_struct", "throttled"),
             cfs_rq_throttled: first("cfs_rq", ["throttled_clock_self_time", "throttled_clock_task_time"]),
             cfs_rq_throttle_count: want("cfs_rq", "throttle_count"),
             task_exec_start: need("task_struct", "se.exec_start")?,
@@ -359,6 +363,11 @@ impl Btf {
             rq_interrupts: want("rq", "prev_irq_time"),
             rq_excluded_steal: want("rq", "prev_steal_time_rq"),
             regs_third: self.argument("dx", 2).unwrap_or(ABSENT),
+            cfs_rq_throttled_since: first("cfs_rq", ["throttled_clock_self", "throttled_clock_task"]),
+            rq_throttled_clock: want("rq", if is_whole { "clock" } else { "clock_task" }),
+            task_group_cfs_rq: want("task_group", "cfs_rq"),
+            rq_cpu: want("rq", "cpu"),
+            reserved: 0,
         })
     }
 

@@ -13,8 +13,8 @@ use aya::{
     Ebpf, EbpfLoader, VerifierLogLevel,
     maps::{Map, MapError},
     programs::{
-        BtfTracePoint, Program, ProgramError, RawTracePoint, raw_trace_point::RawTracePointLinkId,
-        tp_btf::BtfTracePointLinkId,
+        BtfTracePoint, FEntry, Program, ProgramError, RawTracePoint, fentry::FEntryLinkId,
+        raw_trace_point::RawTracePointLinkId, tp_btf::BtfTracePointLinkId,
     },
 };
 use pmu_common::{name, wire::Wire};
@@ -23,6 +23,7 @@ use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 
 use super::{
     Built, LoadError, Log,
+    btf::Attachable,
     fallback::{self, Attach, Choice, Probes, Refused, Way},
     mapped::{Mapped, Pod},
     maps_are_locked_memory,
@@ -76,6 +77,7 @@ pub struct Loaded {
 enum Link {
     Typed(BtfTracePointLinkId),
     Raw(RawTracePointLinkId),
+    Function(FEntryLinkId),
 }
 
 impl Loaded {
@@ -176,11 +178,34 @@ impl Loaded {
         Ok(())
     }
 
-    /// Detaches a program from its tracepoint, if it is attached to one. It stays loaded, so that what it cost can be read.
+    /// Has the kernel verify programs on functions, each with its function. Only by type.
+    pub(super) fn load_functions(
+        &mut self,
+        functions: &[(&'static str, &'static str)],
+        types: &Attachable,
+    ) -> Result<(), LoadError> {
+        for &(name, function) in functions {
+            let types = types.of_functions(std::iter::once(function));
+            let types = types.map_err(|error| refused(name, error.into()))?;
+            let loaded = self.program::<FEntry>(name)?.load(function, &types);
+            loaded.map_err(|error| refused(name, error))?;
+        }
+        Ok(())
+    }
+
+    /// Attaches a program to the function that it was loaded for.
+    pub(super) fn attach_function(&mut self, name: &'static str) -> Result<(), LoadError> {
+        let attached = self.program::<FEntry>(name)?.attach().map(Link::Function);
+        self.links.insert(name, attached.map_err(|error| unattached(name, error))?);
+        Ok(())
+    }
+
+    /// Detaches a program from its tracepoint or function, if it is attached to one. It stays loaded, so that what it cost can be read.
     pub(super) fn detach(&mut self, name: &'static str) -> Result<(), LoadError> {
         let detached = match self.links.remove(name) {
             Some(Link::Typed(link)) => self.program::<BtfTracePoint>(name)?.detach(link),
             Some(Link::Raw(link)) => self.program::<RawTracePoint>(name)?.detach(link),
+            Some(Link::Function(link)) => self.program::<FEntry>(name)?.detach(link),
             None => Ok(()),
         };
         detached.map_err(|error| unattached(name, error))

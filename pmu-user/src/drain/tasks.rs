@@ -16,6 +16,7 @@ use super::{
 use crate::{
     machine::{
         cpu::{Cpu, Times},
+        io_limit::IoLimit,
         limit::Limits,
         pressure::Stalls,
         throttling::Throttling,
@@ -157,6 +158,9 @@ pub struct LimitsRow {
     pub owner: Owner,
     /// What its files say.
     pub now: Limits,
+    /// Limits of its I/O, by device.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub io: Vec<IoLimit>,
 }
 
 /// Pressure (PSI) of the host or of a cgroup.

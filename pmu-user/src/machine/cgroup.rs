@@ -36,13 +36,19 @@ pub(crate) fn ancestors(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     parents.chain((path.len() > 1 && path.starts_with(b"/")).then_some(&b"/"[..]))
 }
 
+/// Controllers of v1 hierarchies whose limits are read.
+const LIMITED_V1: [&str; 2] = ["cpu", "blkio"];
+
 /// Where the hierarchies are mounted.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layout {
     /// Mount point of the v2 hierarchy, if there is one.
     pub v2: Option<PathBuf>,
     /// Controllers (or names) of the mounted v1 hierarchies.
     pub v1: Vec<String>,
+    /// Mount points of the v1 hierarchies whose limits are read, by controller.
+    #[serde(skip)]
+    pub controllers: Vec<(&'static str, PathBuf)>,
 }
 
 /// A cgroup that exists.
@@ -96,9 +102,9 @@ impl Layout {
     }
 
     fn of(mounts: Vec<Mount>) -> Self {
-        let mut layout = Self { v2: None, v1: Vec::new() };
+        let mut layout = Self::default();
         let mut is_above_ours = false;
-        for Mount { kind, part, point, .. } in mounts {
+        for Mount { kind, part, point, options, .. } in mounts {
             match kind.as_slice() {
                 // In a container with the host's hierarchy beside its own, the host's: it has both.
                 b"cgroup2" if layout.v2.is_none() || !is_above_ours && is_above(&part) => {
@@ -106,6 +112,11 @@ impl Layout {
                     layout.v2 = Some(point.to_path());
                 }
                 b"cgroup" => {
+                    let has = |name: &&'static str| {
+                        options.split(|&byte| byte == b',').any(|option| option == name.as_bytes())
+                    };
+                    let limits = LIMITED_V1.into_iter().filter(has).map(|name| (name, point.to_path()));
+                    layout.controllers.extend(limits);
                     let point = point.terminal();
                     layout.v1.push(point.rsplit('/').next().unwrap_or_default().to_owned());
                 }
@@ -225,6 +236,11 @@ impl Layout {
     pub fn at(&self, path: &Untrusted) -> Option<Cgroup> {
         let metadata = fs::metadata(self.folder(path)?).ok().filter(fs::Metadata::is_dir)?;
         Some(Cgroup { path: path.clone(), id: CgroupId(metadata.ino()) })
+    }
+
+    /// Mount point of the v1 hierarchy that has a controller.
+    pub(super) fn v1_mount(&self, controller: &str) -> Option<&Path> {
+        self.controllers.iter().find(|(name, _)| *name == controller).map(|(_, mount)| mount.as_path())
     }
 
     /// The folder of the cgroup with this path; `None` without a v2 hierarchy.

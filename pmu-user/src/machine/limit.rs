@@ -90,7 +90,7 @@ mod tests {
             ("web/memory.events", "low 0\nhigh 3\nmax 2\noom 1\noom_kill 1\noom_group_kill 0\n"),
             ("web/cpuset.cpus.effective", "0-3,8\n"),
         ]);
-        let layout = Layout { v2: Some(tree.root.clone()), v1: Vec::new() };
+        let layout = Layout { v2: Some(tree.root.clone()), ..Layout::default() };
         let limits = layout.limits(&Cgroup { path: Untrusted::from("/web"), id: CgroupId(7) });
         let expected = [
             (Limit::MemoryCurrent, 4096),

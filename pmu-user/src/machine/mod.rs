@@ -5,6 +5,7 @@ pub mod container;
 pub mod cpu;
 pub mod disk;
 pub mod io;
+pub mod io_limit;
 pub mod kernel_symbols;
 pub mod limit;
 pub mod memory_limit;

@@ -18,6 +18,8 @@ pub(crate) struct Mount {
     pub(crate) kind: Vec<u8>,
     /// What is mounted: usually a path below `/dev`.
     pub(crate) source: Untrusted,
+    /// Options of the file system: of a v1 hierarchy the controllers are among them.
+    pub(crate) options: Vec<u8>,
 }
 
 /// Mounts that a process (`self`, or its number) below `root` sees, in the order in which they were made.
@@ -40,12 +42,13 @@ pub(crate) fn parse(text: &[u8]) -> Vec<Mount> {
         let (number, part, point) = (words.next()?, words.next()?, words.next()?);
         let mut rest = words.skip_while(|word| *word != b"-").skip(1);
         let (kind, source) = (rest.next()?, rest.next()?);
+        let options = rest.next().unwrap_or_default().to_vec();
         let number = std::str::from_utf8(number).ok().and_then(|number| {
             let (major, minor) = number.split_once(':')?;
             Some((major.parse().ok()?, minor.parse().ok()?))
         });
         let (part, point) = (plain(part), plain(point));
-        Some(Mount { number, part, point, kind: kind.to_vec(), source: plain(source) })
+        Some(Mount { number, part, point, kind: kind.to_vec(), source: plain(source), options })
     };
     text.split(|&byte| byte == b'\n').filter_map(mount).collect()
 }
@@ -82,6 +85,7 @@ mod tests {
                 point: Untrusted::from("/data"),
                 kind: b"ext4".to_vec(),
                 source: Untrusted::from("/dev/nvme0n1p1"),
+                options: b"rw".to_vec(),
             };
             assert_eq!(parse(line.as_bytes()), [mount], "{optional}");
         }

@@ -1,10 +1,18 @@
-//! What limits of CPU time (`cpu.max`) did to cgroups: `cpu.stat` of the v2 hierarchy (Documentation/admin-guide/cgroup-v2.rst, CPU).
+//! What limits of CPU time did to cgroups: `cpu.stat` beside `cpu.max` of the v2 hierarchy (Documentation/admin-guide/cgroup-v2.rst, CPU), and
+//! beside `cpu.cfs_quota_us` where a v1 hierarchy has the controller (Documentation/scheduler/sched-bwc.rst).
 
-use std::fs;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use serde::{Deserialize, Serialize};
 
-use super::cgroup::{Cgroup, Layout};
+use super::cgroup::{Cgroup, CgroupId, Layout};
+use crate::untrusted::Untrusted;
+
+/// The v1 controller.
+const CPU: &str = "cpu";
 
 /// What a cgroup's limit did so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,6 +23,45 @@ pub struct Throttling {
     pub throttled: u64,
     /// Time that its tasks could not run for it, of all CPUs together, in ns.
     pub time_ns: u64,
+    /// The limit itself; `None` where there is none any more, and in older recordings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<CpuLimit>,
+}
+
+/// A limit of CPU time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuLimit {
+    /// CPU time in each period, in ns.
+    pub quota_ns: u64,
+    /// Length of a period in ns.
+    pub period_ns: u64,
+    /// Is it of a v1 hierarchy?
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub v1: bool,
+}
+
+impl CpuLimit {
+    /// Names of the files that hold the quota and the period.
+    #[must_use]
+    pub const fn files(&self) -> [&'static str; 2] {
+        if self.v1 { ["cpu.cfs_quota_us", "cpu.cfs_period_us"] } else { ["cpu.max", "cpu.max.period"] }
+    }
+
+    /// Of the text of `cpu.max`; `None` of `max`: there is no limit.
+    fn of_v2(text: &str) -> Option<Self> {
+        let mut words = text.split_whitespace();
+        let (quota, period) = (words.next()?, words.next()?);
+        Some(Self { quota_ns: from_us(quota)?, period_ns: from_us(period)?, v1: false })
+    }
+
+    /// Of the texts of `cpu.cfs_quota_us` and `cpu.cfs_period_us`; `None` of -1: there is no limit.
+    fn of_v1(quota: &str, period: &str) -> Option<Self> {
+        Some(Self { quota_ns: from_us(quota)?, period_ns: from_us(period)?, v1: true })
+    }
+}
+
+fn from_us(text: &str) -> Option<u64> {
+    text.trim().parse::<u64>().ok()?.checked_mul(1000)
 }
 
 impl Throttling {
@@ -25,16 +72,18 @@ impl Throttling {
             periods: self.periods.saturating_sub(earlier.periods),
             throttled: self.throttled.saturating_sub(earlier.throttled),
             time_ns: self.time_ns.saturating_sub(earlier.time_ns),
+            limit: self.limit,
         }
     }
 
-    /// Both together.
+    /// Both together; the limit is the later one's.
     #[must_use]
-    pub const fn plus(&self, other: &Self) -> Self {
+    pub const fn plus(&self, later: &Self) -> Self {
         Self {
-            periods: self.periods.saturating_add(other.periods),
-            throttled: self.throttled.saturating_add(other.throttled),
-            time_ns: self.time_ns.saturating_add(other.time_ns),
+            periods: self.periods.saturating_add(later.periods),
+            throttled: self.throttled.saturating_add(later.throttled),
+            time_ns: self.time_ns.saturating_add(later.time_ns),
+            limit: if later.limit.is_some() { later.limit } else { self.limit },
         }
     }
 
@@ -45,8 +94,10 @@ impl Throttling {
             lines.next()?.parse::<u64>().ok()
         };
         let periods = number("nr_periods").filter(|periods| *periods > 0)?;
-        let time_ns = number("throttled_usec")?.saturating_mul(1000);
-        Some(Self { periods, throttled: number("nr_throttled")?, time_ns })
+        // A v1 hierarchy has ns.
+        let time_ns = number("throttled_time")
+            .or_else(|| number("throttled_usec").map(|time_us| time_us.saturating_mul(1000)))?;
+        Some(Self { periods, throttled: number("nr_throttled")?, time_ns, limit: None })
     }
 }
 
@@ -54,32 +105,147 @@ impl Layout {
     /// What its limit did to a cgroup so far; `None` if it never had one, or is gone.
     pub fn throttling(&self, cgroup: &Cgroup) -> Option<Throttling> {
         let folder = self.folder(&cgroup.path)?;
-        Throttling::parse(&fs::read_to_string(folder.join("cpu.stat")).ok()?)
+        let so_far = Throttling::parse(&text(&folder, "cpu.stat")?)?;
+        let limit = text(&folder, "cpu.max").and_then(|limit| CpuLimit::of_v2(&limit));
+        Some(Throttling { limit, ..so_far })
+    }
+
+    /// The same of a cgroup of the v1 hierarchy that has the controller.
+    pub fn throttling_v1(&self, path: &Untrusted) -> Option<Throttling> {
+        let folder = self.cpu_folder(path)?;
+        let so_far = Throttling::parse(&text(&folder, "cpu.stat")?)?;
+        let (quota, period) = (text(&folder, "cpu.cfs_quota_us"), text(&folder, "cpu.cfs_period_us"));
+        let limit = quota.zip(period).and_then(|(quota, period)| CpuLimit::of_v1(&quota, &period));
+        Some(Throttling { limit, ..so_far })
     }
 
     /// Can cgroups of the v2 hierarchy have limits of CPU time?
     pub fn limits_cpu_time(&self) -> bool {
         let controllers =
             self.v2.as_ref().and_then(|mount| fs::read_to_string(mount.join("cgroup.controllers")).ok());
-        controllers.is_some_and(|controllers| controllers.split_whitespace().any(|one| one == "cpu"))
+        controllers.is_some_and(|controllers| controllers.split_whitespace().any(|one| one == CPU))
     }
+
+    /// Can cgroups of a v1 hierarchy?
+    pub fn limits_cpu_time_v1(&self) -> bool {
+        self.v1_mount(CPU).is_some()
+    }
+
+    /// Path of a process's cgroup in the v1 hierarchy that limits CPU time; `root` is where /proc is.
+    pub fn cpu_path_of(&self, root: &Path, process: &str) -> Option<Untrusted> {
+        self.v1_mount(CPU)?;
+        let text = fs::read(root.join(format!("proc/{process}/cgroup"))).ok()?;
+        v1_path(&text, CPU)
+    }
+
+    /// Is there such a cgroup in the v1 hierarchy that limits CPU time?
+    pub fn has_cpu_path(&self, path: &Untrusted) -> bool {
+        self.cpu_folder(path).is_some_and(|folder| folder.is_dir())
+    }
+
+    /// Paths of at most `most` cgroups in that hierarchy, of the one at `path` and those below it, parents first.
+    pub fn cpu_paths(&self, path: &Untrusted, most: usize) -> Vec<Untrusted> {
+        let Some(mount) = self.v1_mount(CPU) else { return Vec::new() };
+        let v1 = Self { v2: Some(mount.to_owned()), ..Self::default() };
+        let all = v1.list(path).unwrap_or_default();
+        all.into_iter().take(most).map(|cgroup| cgroup.path).collect()
+    }
+
+    /// Id of the v2 cgroup at the same path; 0 where there is none: runtimes give a container the same path in every hierarchy.
+    pub fn id_at(&self, path: &Untrusted) -> u64 {
+        self.at(path).map_or(0, |Cgroup { id: CgroupId(id), .. }| id)
+    }
+
+    fn cpu_folder(&self, path: &Untrusted) -> Option<PathBuf> {
+        let path = path.to_path();
+        let climbs = path.components().any(|part| part == std::path::Component::ParentDir);
+        let mount = self.v1_mount(CPU).filter(|_| !climbs)?;
+        Some(mount.join(path.strip_prefix("/").unwrap_or(&path)))
+    }
+}
+
+/// Path in the v1 hierarchy of a controller, of the text of /proc/PID/cgroup (`4:cpu,cpuacct:/web`).
+pub(super) fn v1_path(text: &[u8], controller: &str) -> Option<Untrusted> {
+    let path = |line: &[u8]| {
+        let mut fields = line.splitn(3, |&byte| byte == b':');
+        let (_, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
+        let mut names = controllers.split(|&byte| byte == b',');
+        names.any(|name| name == controller.as_bytes()).then(|| Untrusted::new(path))
+    };
+    text.split(|&byte| byte == b'\n').find_map(path)
+}
+
+fn text(folder: &Path, file: &str) -> Option<String> {
+    fs::read_to_string(folder.join(file)).ok()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Throttling;
+    use super::{CpuLimit, Throttling, v1_path};
+    use crate::{
+        machine::{
+            cgroup::{Cgroup, CgroupId, Layout},
+            testing::Tree,
+        },
+        untrusted::Untrusted,
+    };
 
     #[test]
     fn a_cgroup_with_a_limit_says_how_often_it_was_used_up() {
         let stat = "usage_usec 9\nuser_usec 5\nsystem_usec 4\nnr_periods 40\nnr_throttled 10\nthrottled_usec 2500\n\
                     nr_bursts 0\nburst_usec 0\n";
-        let known = Throttling { periods: 40, throttled: 10, time_ns: 2_500_000 };
+        let known = Throttling { periods: 40, throttled: 10, time_ns: 2_500_000, limit: None };
         assert_eq!(Throttling::parse(stat), Some(known));
         assert_eq!(Throttling::parse("usage_usec 9\nnr_periods 0\nnr_throttled 0\nthrottled_usec 0\n"), None);
         assert_eq!(Throttling::parse("usage_usec 9\n"), None, "without the controller");
-        let earlier = Throttling { periods: 30, throttled: 10, time_ns: 500_000 };
+        let earlier = Throttling { periods: 30, throttled: 10, time_ns: 500_000, limit: None };
         let since = known.since(&earlier);
-        assert_eq!(since, Throttling { periods: 10, throttled: 0, time_ns: 2_000_000 });
+        assert_eq!(since, Throttling { periods: 10, throttled: 0, time_ns: 2_000_000, limit: None });
         assert_eq!(since.plus(&earlier), known);
+    }
+
+    #[test]
+    fn a_v1_hierarchy_says_the_same_in_nanoseconds() {
+        let stat = "nr_periods 59\nnr_throttled 50\nthrottled_time 3170000000\nnr_bursts 0\nburst_time 0\n";
+        let known = Throttling { periods: 59, throttled: 50, time_ns: 3_170_000_000, limit: None };
+        assert_eq!(Throttling::parse(stat), Some(known));
+    }
+
+    #[test]
+    fn a_limit_is_what_its_files_say_in_either_hierarchy() {
+        let stat = "nr_periods 4\nnr_throttled 1\nthrottled_time 7000\n";
+        let tree = Tree::new(&[
+            ("v1/web/cpu.stat", stat),
+            ("v1/web/cpu.cfs_quota_us", "20000\n"),
+            ("v1/web/cpu.cfs_period_us", "100000\n"),
+            ("v1/free/cpu.stat", stat),
+            ("v1/free/cpu.cfs_quota_us", "-1\n"),
+            ("v1/free/cpu.cfs_period_us", "100000\n"),
+            ("v2/web/cpu.stat", "nr_periods 4\nnr_throttled 1\nthrottled_usec 7\n"),
+            ("v2/web/cpu.max", "50000 100000\n"),
+        ]);
+        let layout = Layout {
+            v2: Some(tree.root.join("v2")),
+            controllers: vec![("cpu", tree.root.join("v1"))],
+            ..Layout::default()
+        };
+        let limit = |path: &str| layout.throttling_v1(&Untrusted::from(path)).map(|so_far| so_far.limit);
+        let quota = |quota_ns, v1| Some(CpuLimit { quota_ns, period_ns: 100_000_000, v1 });
+        assert_eq!(
+            [limit("/web"), limit("/free"), limit("/none"), limit("/../v1/web")],
+            [Some(quota(20_000_000, true)), Some(None), None, None]
+        );
+        let web = Cgroup { path: Untrusted::from("/web"), id: CgroupId(1) };
+        let so_far = layout.throttling(&web).unwrap();
+        assert_eq!((so_far.time_ns, so_far.limit), (7000, quota(50_000_000, false)));
+        let paths = layout.cpu_paths(&Untrusted::from("/"), 9);
+        assert_eq!((paths.len(), layout.has_cpu_path(&Untrusted::from("/web"))), (3, true));
+    }
+
+    #[test]
+    fn a_process_is_in_the_hierarchy_whose_controllers_have_that_name() {
+        let text = b"5:cpuset:/a\n4:cpuacct,cpu:/web:1\n0::/b\n";
+        assert_eq!(v1_path(text, "cpu"), Some(Untrusted::from("/web:1")));
+        assert_eq!(v1_path(text, "blkio"), None);
     }
 }

@@ -1,11 +1,17 @@
 //! Limits of cgroups, as their files say.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::value::{Known, Value};
+use super::{
+    io::Subject,
+    value::{Known, Value},
+};
 use crate::{
-    drain::Owner,
-    machine::limit::Limit,
+    drain::{Owner, io::block::Operation},
+    machine::{
+        io_limit::{IoLimit, IoLimitKind},
+        limit::Limit,
+    },
     model::Interval,
     table::metric::{self, Metric},
 };
@@ -17,24 +23,60 @@ pub struct Limited {
     pub owner: Owner,
     /// In the order of the catalogue.
     pub values: Vec<(Metric, Value)>,
+    /// Limits of its I/O.
+    pub io: Vec<IoLimited>,
+}
+
+/// A limit of I/O at a block device.
+#[derive(Clone, Debug, PartialEq)]
+pub struct IoLimited {
+    /// The device and what is done to it.
+    pub subject: Subject,
+    /// Which limit.
+    pub metric: Metric,
+    /// The most, in the metric's unit.
+    pub value: Value,
+    /// As it is set.
+    pub limit: IoLimit,
 }
 
 impl Limited {
     /// All of an interval.
     pub(super) fn of(interval: &Interval) -> Vec<Self> {
-        let report = |(owner, limits): (&Owner, &BTreeMap<Limit, u64>)| Self {
+        let owners: BTreeSet<&Owner> = interval.limits.keys().chain(interval.io_limits.keys()).collect();
+        let report = |owner: &Owner| Self {
             owner: owner.clone(),
-            values: limits
-                .iter()
-                .map(|(&limit, &value)| (metric(limit), Value::exact(value as f64)))
-                .collect(),
+            values: values(interval.limits.get(owner)),
+            io: interval.io_limits.get(owner).into_iter().flatten().map(IoLimited::of).collect(),
         };
-        interval.limits.iter().map(report).collect()
+        owners.into_iter().map(report).collect()
     }
 
     /// A number, if the cgroup has it.
     pub fn value(&self, of: &Metric) -> Option<&Known> {
         self.values.iter().find(|(metric, _)| metric == of)?.1.known()
+    }
+}
+
+fn values(limits: Option<&BTreeMap<Limit, u64>>) -> Vec<(Metric, Value)> {
+    let value = |(&limit, &value): (&Limit, &u64)| (metric(limit), Value::exact(value as f64));
+    limits.into_iter().flatten().map(value).collect()
+}
+
+impl IoLimited {
+    fn of(limit: &IoLimit) -> Self {
+        let (metric, operation, factor) = match limit.kind {
+            IoLimitKind::ReadBytes => (metric::IO_MAX_RBPS, Operation::Read, 1e-6),
+            IoLimitKind::WriteBytes => (metric::IO_MAX_WBPS, Operation::Write, 1e-6),
+            IoLimitKind::ReadRequests => (metric::IO_MAX_RIOPS, Operation::Read, 1.0),
+            IoLimitKind::WriteRequests => (metric::IO_MAX_WIOPS, Operation::Write, 1.0),
+        };
+        Self {
+            subject: Subject::Disk(limit.name.clone(), operation.name()),
+            metric,
+            value: Value::exact(limit.most as f64 * factor),
+            limit: limit.clone(),
+        }
     }
 }
 

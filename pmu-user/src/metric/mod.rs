@@ -53,7 +53,7 @@ pub use self::{
         Frame, HotEvent, HotFunction, HotInlined, HotLine, HotModule, HotStack, Placed, StackEnds,
         TargetFunction,
     },
-    limited::Limited,
+    limited::{IoLimited, Limited},
     owners::{OwnerOrTarget, OwnerReport},
     pressure::Pressure,
     program::Folded,

@@ -226,7 +226,12 @@ impl Throttled {
 
 impl Limited {
     fn numbers(&self) -> impl Iterator<Item = Number<'_>> {
-        of_whom(Attribution::Owner(&self.owner), &self.values)
+        let whose = Attribution::Owner(&self.owner);
+        let io = self.io.iter().map(move |limit| Number {
+            subject: Some(&limit.subject),
+            ..Number::new(whose, limit.metric.name, limit.metric.unit.name(), &limit.value)
+        });
+        of_whom(whose, &self.values).chain(io)
     }
 }
 

@@ -1,7 +1,11 @@
 //! Cgroups that a limit of CPU time held back, as the kernel accounts it.
 
 use super::value::Value;
-use crate::{drain::Owner, machine::throttling::Throttling, model::Interval};
+use crate::{
+    drain::Owner,
+    machine::throttling::{CpuLimit, Throttling},
+    model::Interval,
+};
 
 /// What its limit did to a cgroup.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,6 +18,8 @@ pub struct Throttled {
     pub share: Value,
     /// Time that its tasks could not run for it, of all CPUs together, in ns.
     pub time: Value,
+    /// The limit; `None` where it is not known.
+    pub limit: Option<CpuLimit>,
 }
 
 impl Throttled {
@@ -26,6 +32,7 @@ impl Throttled {
             periods: limit.periods,
             share: Value::exact(100.0 * limit.throttled as f64 / limit.periods as f64),
             time: Value::counted(limit.time_ns, 1.0),
+            limit: limit.limit,
         };
         all.into_iter().map(report).collect()
     }
@@ -44,7 +51,7 @@ mod tests {
     fn drain(at_ns: u64, rows: &[(u64, [u64; 3])]) -> TasksDrain {
         let row = |&(id, [periods, throttled, time_ns]): &(u64, [u64; 3])| ThrottlingRow {
             owner: Owner::cgroup(id, Untrusted::from(format!("/{id}"))),
-            so_far: Throttling { periods, throttled, time_ns },
+            so_far: Throttling { periods, throttled, time_ns, limit: None },
         };
         let throttling = rows.iter().map(row).collect();
         TasksDrain { at_ns, times: vec![(Cpu(0), Times::default())], throttling, ..TasksDrain::default() }

@@ -9,7 +9,7 @@ use super::{
     culprit::{self, Charged},
     histogram::Histogram,
     interrupt::{HandlerRuns, Interrupted, SpareInterrupts},
-    limit::{self, Limited},
+    limit::{self, IoLimited, Limited},
     owner::OwnerIndex,
     pressure::{self, Stalling},
     rare::{self, Rarely},
@@ -283,6 +283,8 @@ pub struct Interval {
     pub throttling: BTreeMap<Owner, Throttling>,
     /// Limits of cgroups; only at the end of a run.
     pub limits: Limited,
+    /// Limits of cgroups' I/O; only at the end of a run.
+    pub io_limits: IoLimited,
     /// For how long tasks stood still, of the host and of cgroups.
     pub pressure: Stalling,
     /// What was lost, by reason.
@@ -373,6 +375,7 @@ impl Interval {
             *sum = sum.plus(more);
         }
         limit::merge(&mut self.limits, &next.limits);
+        self.io_limits.extend(next.io_limits.clone());
         pressure::merge(&mut self.pressure, &next.pressure);
         // Every drain has all of it; what names come with has none.
         if next.shed.len() > self.shed.len() {

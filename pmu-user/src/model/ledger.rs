@@ -15,7 +15,7 @@ use super::{
     followed::FollowedPaths,
     interrupt::InterruptReadings,
     interval::{CpuEvent, HotKey, Interval, OFF_CPU, StackKey},
-    limit::Readings,
+    limit::{Readings, io_limits},
     names::{Addresses, CodeNames, NamedCode},
     off_cpu::Waits,
     owner::OwnerIndex,
@@ -246,6 +246,7 @@ impl Ledger {
         self.throttle(drain, &mut interval);
         self.account(drain, &mut interval);
         interval.limits = self.limits.advance(&drain.limits);
+        interval.io_limits = io_limits(&drain.limits);
         interval.pressure = self.pressures.advance((interval.from_ns, interval.to_ns), &drain.pressure);
         for (reason, total) in &drain.losses {
             self.lose(reason, *total, &mut interval);

@@ -4,11 +4,23 @@ use std::collections::BTreeMap;
 
 use crate::{
     drain::{LimitsRow, Owner},
-    machine::limit::{Limit, Limits},
+    machine::{
+        io_limit::IoLimit,
+        limit::{Limit, Limits},
+    },
 };
 
 /// What cgroups' files say of an interval: events of it, all else as it was at its end.
 pub type Limited = BTreeMap<Owner, BTreeMap<Limit, u64>>;
+
+/// Limits of cgroups' I/O, as they were read last.
+pub type IoLimited = BTreeMap<Owner, Vec<IoLimit>>;
+
+/// Limits of I/O that were read.
+pub(super) fn io_limits(rows: &[LimitsRow]) -> IoLimited {
+    let limited = rows.iter().filter(|row| !row.io.is_empty());
+    limited.map(|row| (row.owner.clone(), row.io.clone())).collect()
+}
 
 /// The first reading of every cgroup.
 #[derive(Debug, Default)]
@@ -18,7 +30,7 @@ impl Readings {
     /// What is known since the reading before; nothing of whom there was none.
     pub(super) fn advance(&mut self, rows: &[LimitsRow]) -> Limited {
         let mut limited = Limited::new();
-        for LimitsRow { owner, now } in rows {
+        for LimitsRow { owner, now, .. } in rows.iter().filter(|row| !row.now.is_empty()) {
             let Some(before) = self.0.insert(owner.clone(), now.clone()) else { continue };
             let before: BTreeMap<Limit, u64> = before.into_iter().collect();
             let since = |&(limit, value): &(Limit, u64)| {
@@ -54,6 +66,7 @@ mod tests {
             [LimitsRow {
                 owner: owner.clone(),
                 now: vec![(Limit::MemoryCurrent, bytes), (Limit::OomKills, kills)],
+                io: Vec::new(),
             }]
         };
         let (mut readings, mut whole) = (Readings::default(), Limited::new());

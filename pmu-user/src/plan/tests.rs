@@ -26,7 +26,7 @@ pub(super) fn machine(pmus: &[&str]) -> Machine {
         kernel: Untrusted::from("6.12.0"),
         cpu: Processor { guest: true, online: vec![Cpu(0), Cpu(1), Cpu(2)], ..processor() },
         pmus: pmus.iter().map(|&name| Pmu { name: Untrusted::from(name), kind: 4 }).collect(),
-        cgroups: Layout { v2: None, v1: Vec::new() },
+        cgroups: Layout::default(),
         topology: Topology::default(),
         probed: Vec::new(),
     }

@@ -239,7 +239,7 @@ mod tests {
             (&format!("cgroups/docker/{FIRST}/cgroup.procs"), ""),
             ("cgroups/plain/cgroup.procs", ""),
         ]);
-        let layout = Layout { v2: Some(tree.root.join("cgroups")), v1: Vec::new() };
+        let layout = Layout { v2: Some(tree.root.join("cgroups")), ..Layout::default() };
         (tree, layout)
     }
 

@@ -2,7 +2,9 @@
 
 use super::{
     io::text::subject_name,
-    text::{OWN_OF_ROOT, bytes, count, duration, is_root, named, number::spread_cell, percent},
+    text::{
+        OWN_OF_ROOT, bytes, count, duration, is_root, named, number::spread_cell, percent, three_digits,
+    },
 };
 use crate::{
     metric::{
@@ -10,7 +12,10 @@ use crate::{
         finding::{Cause, Evidence, Finding},
         value::Known,
     },
-    table::{metric::RUNQUEUE_CULPRIT, unit::Unit},
+    table::{
+        metric::{BLOCK_BANDWIDTH, BLOCK_REQUEST_SIZE, BLOCK_REQUESTS_RATE, RUNQUEUE_CULPRIT},
+        unit::Unit,
+    },
 };
 
 /// What a finding says: a sentence without a full stop, safe for a terminal.
@@ -21,6 +26,7 @@ pub(super) fn says(finding: &Finding) -> String {
     let rests_on = |metric: &str| evidence(finding, metric);
     match finding.rule.cause {
         Cause::Throttled | Cause::OomKill | Cause::MemoryHigh => at_limit(finding, &whose, &value),
+        Cause::IoLimited => io_limited(finding, &whose, &value),
         Cause::MemoryPressure | Cause::IoPressure => stood_still(finding, &whose, &value),
         Cause::Masked | Cause::MaskedSpan => masked(finding, &whose, &value, &names),
         Cause::PacketDrops | Cause::Retransmits | Cause::ListenDrops => of_network(finding, &whose, &value),
@@ -90,11 +96,45 @@ fn at_limit(finding: &Finding, whose: &str, value: &str) -> String {
             rests_on("memory.high")
         ),
         _ => format!(
-            "{whose} used up its limit of CPU time in {value} of {} periods: its tasks stood still for {}",
+            "{whose} used up its limit of CPU time{} in {value} of {} periods: its tasks stood still for {}",
+            cpu_limit(finding),
             rests_on("periods"),
             rests_on("throttled_time")
         ),
     }
+}
+
+/// The limit of CPU time that a finding is about, as its file is called; nothing where it is not known.
+fn cpu_limit(finding: &Finding) -> String {
+    let files = [("cpu.max", "cpu.max.period"), ("cpu.cfs_quota_us", "cpu.cfs_period_us")];
+    let mut known = files.into_iter().filter(|(quota, _)| finding.evidence(quota).is_some());
+    known.next().map_or_else(String::new, |(quota, period)| {
+        format!(", {quota} of {} every {},", evidence(finding, quota), evidence(finding, period))
+    })
+}
+
+/// A limit of I/O that is used up: `16.0/s × 65.5 KB = 1.05 MB/s is the limit io.max wbps=1048576 of /web`.
+fn io_limited(finding: &Finding, whose: &str, value: &str) -> String {
+    let names: Vec<String> = finding.names.iter().map(|name| name.terminal().into_owned()).collect();
+    let (limit, at) = (names.join(" "), subject(finding));
+    let (rate, size) = (BLOCK_REQUESTS_RATE.name, BLOCK_REQUEST_SIZE.name);
+    if finding.evidence(BLOCK_BANDWIDTH.name).is_none() {
+        return format!("{at}: {} is {value} of the limit {limit} of {whose}", a_second(finding, rate));
+    }
+    let moved = evidence(finding, BLOCK_BANDWIDTH.name);
+    format!(
+        "{at}: {} × {} = {moved} is {value} of the limit {limit} of {whose}",
+        a_second(finding, rate),
+        evidence(finding, size)
+    )
+}
+
+/// A rate that a finding rests on.
+fn a_second(finding: &Finding, metric: &str) -> String {
+    let found = finding.evidence(metric);
+    found.map_or_else(String::new, |found| {
+        spread_cell(&found.value, |rate| format!("{}/s", three_digits(rate)))
+    })
 }
 
 /// Tasks that waited for memory or I/O, by the kernel's pressure stall information.
@@ -155,6 +195,7 @@ fn number(known: &Known, unit: Unit) -> String {
         Unit::Percent => percent(value / 100.0),
         Unit::Ns => duration(value),
         Unit::Bytes => bytes(value as u64),
+        Unit::MegabytesPerSecond => format!("{} MB/s", three_digits(value)),
         _ => count(value),
     })
 }

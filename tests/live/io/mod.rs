@@ -6,6 +6,7 @@ mod churn;
 mod command;
 mod identity;
 mod latency;
+mod limits;
 mod net;
 mod throttle;
 mod together;

@@ -6,6 +6,9 @@ use super::{Btf, HEADER_BYTES, KIND_FUNC, KIND_FWD, KIND_TYPEDEF, MAGIC, TYPE_BY
 const TRACEPOINT: (u32, &str) = (KIND_TYPEDEF, "btf_trace_");
 const ITERATOR: (u32, &str) = (KIND_FUNC, "bpf_iter_");
 
+/// Functions that programs are attached to.
+const FUNCTIONS: [&str; 4] = ["tg_throttle_down", "tg_unthrottle_up", "__blk_throtl_bio", "blk_throtl_bio"];
+
 /// Types of a kernel that programs are attached by.
 #[derive(Debug)]
 pub struct Attachable {
@@ -16,8 +19,12 @@ pub struct Attachable {
 /// Is a type of that kind, whose name begins like this, one that programs are attached by?
 pub(super) fn is_attachable(kind: u32, name_on: &[u8]) -> bool {
     let is_one = |(wanted, prefix): (u32, &str)| kind == wanted && name_on.starts_with(prefix.as_bytes());
-    // Both begin so; most names do not.
-    name_on.first() == Some(&b'b') && [TRACEPOINT, ITERATOR].into_iter().any(is_one)
+    let is_function =
+        |name: &&str| name_on.get(name.len()) == Some(&0) && name_on.starts_with(name.as_bytes());
+    // All begin so; most names do not.
+    matches!(name_on.first(), Some(b'b' | b't' | b'_'))
+        && ([TRACEPOINT, ITERATOR].into_iter().any(is_one)
+            || kind == KIND_FUNC && FUNCTIONS.iter().any(|name| is_function(&name)))
 }
 
 impl Btf {
@@ -52,6 +59,24 @@ impl Attachable {
     /// aya does not take it.
     pub fn of_iterator(&self, iterator: &str) -> Result<aya::Btf, aya::BtfError> {
         self.of(ITERATOR, std::iter::once(iterator))
+    }
+
+    /// Does the kernel have this function, of those that programs are attached to?
+    #[must_use]
+    pub fn has_function(&self, name: &str) -> bool {
+        self.types.iter().any(|(_, kind, called)| *kind == KIND_FUNC && called == name)
+    }
+
+    /// What aya attaches programs to these functions by; one that the kernel lacks is not there.
+    ///
+    /// # Errors
+    ///
+    /// aya does not take it.
+    pub fn of_functions<'a>(
+        &self,
+        functions: impl Iterator<Item = &'a str>,
+    ) -> Result<aya::Btf, aya::BtfError> {
+        self.of((KIND_FUNC, ""), functions)
     }
 
     /// Types with the ids that they have in the kernel, up to the last of those that are named: aya reads a table of a hundred thousand,

@@ -52,6 +52,8 @@ impl Btf {
             device_disk: if bio_disk == ABSENT { need("block_device", "bd_disk")? } else { ABSENT },
             disk_queue: need("gendisk", "queue")?,
             bio_flags: need("bio", "bi_opf")?,
+            bio_state: need("bio", "bi_flags")?,
+            reserved: 0,
             bio_bytes: need("bio", "bi_iter.bi_size")?,
             bio_status: need("bio", "bi_status")?,
             bio_group: of_group("bio", "bi_blkg"),

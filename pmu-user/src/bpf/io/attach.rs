@@ -28,6 +28,9 @@ const TRACEPOINTS: [(&str, &str); 5] = [
 const BIOS: [(&str, &str); 2] =
     [(program::BIO_COMPLETE, "block_bio_complete"), (program::BIO_QUEUE, "block_bio_queue")];
 
+/// The same where limits of bios are timed.
+const LIMITS: [(&str, &str); 1] = [(program::BIO_GO, "block_bio_queue")];
+
 /// The same for targets that are cgroups.
 const CGROUPS: [(&str, &str); 2] =
     [(program::CGROUP_REMOVE, "cgroup_rmdir"), (program::CGROUP_CREATE, "cgroup_mkdir")];
@@ -40,10 +43,17 @@ impl IoObject {
     /// Has the kernel verify the programs that are wanted. Those on packets may fail: the others count without them.
     pub(super) fn load_programs(&mut self, types: Option<&Attachable>) -> Result<(), LoadError> {
         let named = self.tracepoints().map(|(_, tracepoint)| tracepoint);
+        let all = types;
         let types = types.map(|types| types.of_tracepoints(named)).transpose();
         let types = types.map_err(|error| refused(program::ISSUE, error.into()))?;
         for (name, tracepoint) in self.tracepoints() {
             self.loaded.load_tracepoint(name, tracepoint, types.as_ref())?;
+        }
+        if let Some((function, types)) = self.limit.zip(all) {
+            // Some kernels let no program on a function: what limits hold back is then in no latency.
+            if self.loaded.load_functions(&[(program::BIO_LIMIT, function)], types).is_err() {
+                self.limit = None;
+            }
         }
         if self.parts.has_net() {
             self.net = self.load_packets();
@@ -56,7 +66,8 @@ impl IoObject {
         let requests = if self.parts.has_block() { &TRACEPOINTS[..] } else { &[] };
         let bios = if self.parts.has_block() && self.bios == Bios::Counted { &BIOS[..] } else { &[] };
         let cgroups = if self.has_cgroups { &CGROUPS[..] } else { &[] };
-        requests.iter().chain(bios).chain(cgroups).copied()
+        let limits = if self.limit.is_some() { &LIMITS[..] } else { &[] };
+        requests.iter().chain(bios).chain(limits).chain(cgroups).copied()
     }
 
     fn load_packets(&mut self) -> Result<(), LoadError> {
@@ -70,6 +81,9 @@ impl IoObject {
     pub(super) fn enable(&mut self, layout: &Layout) -> Result<(), LoadError> {
         for (name, tracepoint) in self.tracepoints() {
             self.loaded.attach_tracepoint(name, tracepoint)?;
+        }
+        if self.limit.is_some() && self.loaded.attach_function(program::BIO_LIMIT).is_err() {
+            self.limit = None;
         }
         if self.parts.has_net() && self.net.is_ok() {
             self.net = self.attach_packets(layout.v2.as_deref());

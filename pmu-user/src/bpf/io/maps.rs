@@ -30,6 +30,8 @@ const NET_SLOTS: (usize, usize) = (256, 4096);
 /// Requests in flight that there is room for, per CPU and in all. A device's queues are seldom deeper than a thousand.
 const IN_FLIGHT_PER_CPU: u32 = 4096;
 const IN_FLIGHT: (u32, u32) = (8192, 131_072);
+/// Bios that limits hold back, where they are timed; those that were held back and became part of another's request, too.
+pub(super) const HELD: u32 = 8192;
 /// Identities kept for each slot: owners that share a row have one each.
 const IDENTITIES_PER_SLOT: u32 = 4;
 
@@ -40,7 +42,7 @@ const KEYS_PER_CGROUP: usize = 2;
 const LATER: u32 = 4096;
 
 /// Entries per map.
-pub(super) fn sizes(wanted: &IoOptions, machine: &Machine) -> Sizes {
+pub(super) fn sizes(wanted: &IoOptions, machine: &Machine, held: u32) -> Sizes {
     let cpus = machine.cpu.possible;
     let slots = |bytes_max: usize, (min, max): (usize, usize), slot_bytes: usize| {
         (bytes_max / slot_bytes).clamp(min, max) as u32
@@ -74,6 +76,7 @@ pub(super) fn sizes(wanted: &IoOptions, machine: &Machine) -> Sizes {
         (names::NET_COUNTS, net * cpus),
         (names::NET_SLOT_OF, net * IDENTITIES_PER_SLOT),
         (names::NET_FREE, net),
+        (names::HELD, held),
     ])
 }
 

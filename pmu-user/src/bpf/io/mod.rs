@@ -14,7 +14,7 @@ mod slots;
 use pmu_common::{
     config::{BY_CGROUP, BY_PROCESS, FILTER_CGROUPS, FILTER_NONE, FILTER_PROCESSES},
     io::config::IoConfig,
-    name,
+    name::{self, io::program},
     target::PathKey,
 };
 
@@ -27,7 +27,9 @@ use self::{
     recycle::Recycler,
 };
 use super::{
-    IO_BY_ADDRESS, IO_BY_TYPE, Kernel, LoadError, Loaded, Log, fallback::Way, kernel::Facts,
+    IO_BY_ADDRESS, IO_BY_TYPE, Kernel, LoadError, Loaded, Log,
+    fallback::{Attach, Way},
+    kernel::Facts,
     loaded::in_best_way,
 };
 use crate::{
@@ -104,6 +106,8 @@ pub struct IoObject {
     pub loaded: Loaded,
     parts: Parts,
     bios: Bios,
+    /// The function that checks limits of bios, where those are timed.
+    limit: Option<&'static str>,
     /// Are cgroups the targets?
     has_cgroups: bool,
     by: By,
@@ -111,6 +115,13 @@ pub struct IoObject {
     recycler: Recycler,
     net: Result<(), LoadError>,
     without_bios: Option<LoadError>,
+}
+
+/// The function that checks limits of bios, if it is to be seen how long they hold bios back: some cgroup has one.
+fn must_time_limits(wanted: &IoOptions, machine: &Machine, facts: &Facts) -> Option<&'static str> {
+    let types = facts.types.as_ref().filter(|_| wanted.parts.has_block())?;
+    let limit = program::LIMITS.into_iter().find(|function| types.has_function(function))?;
+    machine.cgroups.has_io_limits().then_some(limit)
 }
 
 /// Keys of a cgroup among targets: its id, and its path, by which it is known when it is made again.
@@ -155,7 +166,8 @@ impl IoObject {
     }
 
     fn load_as(way: Way, wanted: &IoOptions, machine: &Machine, facts: &Facts) -> Result<Self, LoadError> {
-        let sizes = sizes(wanted, machine);
+        let limit = must_time_limits(wanted, machine, facts).filter(|_| way.attach == Attach::TpBtf);
+        let sizes = sizes(wanted, machine, if limit.is_some() { maps::HELD } else { 1 });
         let (by, filter, descend) = match &wanted.wanted {
             Wanted::Everybody(by) => (*by, FILTER_NONE, false),
             Wanted::Processes(_, inherit) => (By::Process, FILTER_PROCESSES, *inherit == Inherit::Yes),
@@ -173,6 +185,8 @@ impl IoObject {
             bio_argument: facts.btf.bio_argument(),
             lanes: maps::lanes(machine),
             kept_apart: u32::from(facts.btf.keeps_programs_apart()),
+            times_throttling: u32::from(limit.is_some()),
+            throttled_again: u32::from(limit == Some(program::LIMITS[1])),
             reserved: 0,
             pids: facts.pids,
             offsets: facts.btf.io_offsets()?,
@@ -190,6 +204,7 @@ impl IoObject {
             loaded,
             parts: wanted.parts,
             bios: wanted.bios,
+            limit,
             has_cgroups: matches!(wanted.wanted, Wanted::Cgroups(..)),
             by,
             maps,

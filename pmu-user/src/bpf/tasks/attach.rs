@@ -112,6 +112,9 @@ impl Object {
                     let iterator = self.loaded.program::<Iter>(name)?;
                     iterator.load(TASKS, &over_tasks).map_err(|error| refused(name, error))?;
                 }
+                // Some kernels let no program on a function: what a limit takes is then in the waits for a CPU.
+                self.times_throttling = self.times_throttling
+                    && self.loaded.load_functions(&program::THROTTLING, types.expect(TYPED)).is_ok();
             }
             Attach::RawTp => {
                 let free = self.loaded.program::<RawTracePoint>(program::FREE)?;
@@ -132,6 +135,10 @@ impl Object {
                 Err(error) if is_spared(program, &error) => self.without_vectors |= is_of_vector(program),
                 result => result?,
             }
+        }
+        if self.times_throttling {
+            let mut programs = program::THROTTLING.into_iter().map(|(name, _)| name);
+            self.times_throttling = programs.all(|name| self.loaded.attach_function(name).is_ok());
         }
         if self.loaded.attach_kind() == Attach::RawTp {
             self.loaded.attach_tracepoint(program::FREE, "sched_process_free")?;

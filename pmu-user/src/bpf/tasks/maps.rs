@@ -27,6 +27,8 @@ use crate::{
 
 /// Late timers that wait, per CPU; as in pmu-ebpf/src/timer.rs.
 const PENDING: u32 = 4;
+/// Run queues that can be throttled where programs time it: of each cgroup with a limit, and of those below, one a CPU.
+pub(super) const RUN_QUEUES: u32 = 8192;
 /// Tasks that can be told apart where their state cannot live in the tasks themselves.
 const TASKS_MAX: u32 = 65_536;
 /// Targets, and cgroups that are none, whose answer is kept.
@@ -40,7 +42,7 @@ const IN_FORCE_WORD: usize = std::mem::offset_of!(Turn, slice) / 8;
 const SLICE_WORD: usize = std::mem::offset_of!(Slice, slice) / 8;
 
 /// Entries per map.
-pub(super) fn sizes(plan: &Plan, machine: &Machine, log: Log) -> Sizes {
+pub(super) fn sizes(plan: &Plan, machine: &Machine, log: Log, run_queues: u32) -> Sizes {
     let cpus = machine.cpu.possible;
     let rows = plan.slots * cpus;
     let only = |wanted: bool, entries: u32| if wanted { entries } else { 1 };
@@ -58,6 +60,7 @@ pub(super) fn sizes(plan: &Plan, machine: &Machine, log: Log) -> Sizes {
         (names::OFF_CPU, only(off_cpu, rows)),
         (names::WAITING, only(off_cpu, plan.slots)),
         (names::INTERRUPTS, only(interrupts, cpus)),
+        (names::THROTTLED, run_queues),
         (names::INTERRUPTED, only(interrupts, rows)),
         (names::SAMPLES, only(!plan.sampling.is_empty(), rows * plan.events())),
         (names::COUNTERS, only(counted, cpus * counters)),

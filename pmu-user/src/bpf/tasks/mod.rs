@@ -34,6 +34,8 @@ pub struct Object {
     /// Are user stacks of samples in the kernel copied, where stacks are unwound?
     pub finds_user_registers: bool,
     finds_futexes: bool,
+    /// Do programs time when run queues are throttled, because the kernel does not?
+    times_throttling: bool,
     /// Are handlers of x86's vectors to be counted, and this kernel has no tracepoints of theirs?
     pub without_vectors: bool,
     /// The maps.
@@ -96,6 +98,7 @@ impl Object {
             ![offsets.regs_call, offsets.regs_second, offsets.regs_third].contains(&ABSENT),
         );
         let finds_user_registers = finds_user_registers(!plan.unwind.is_fp());
+        let times_throttling = way.attach == Attach::TpBtf && must_time_throttling(&offsets, facts);
         let config = Config {
             offsets,
             pids: facts.pids,
@@ -103,9 +106,11 @@ impl Object {
             sample_inserts: u32::from(lets_insert(plan)),
             unwind: if finds_user_registers { UNWIND_ALL } else { planned.unwind },
             finds_futexes: u32::from(finds_futexes),
+            times_throttling: u32::from(times_throttling),
             ..planned
         };
-        let sizes = maps::sizes(plan, machine, log);
+        let run_queues = if times_throttling { maps::RUN_QUEUES } else { 1 };
+        let sizes = maps::sizes(plan, machine, log, run_queues);
         let mut loaded = Loaded::create([BY_TYPE, BY_ADDRESS], way, config, sizes, log)?;
         let maps = Maps::open(&mut loaded)?;
         let log = match log {
@@ -114,7 +119,16 @@ impl Object {
             ),
             Log::Off => None,
         };
-        Ok(Self { loaded, log, offsets, finds_user_registers, finds_futexes, without_vectors: false, maps })
+        Ok(Self {
+            loaded,
+            log,
+            offsets,
+            finds_user_registers,
+            finds_futexes,
+            times_throttling,
+            without_vectors: false,
+            maps,
+        })
     }
 
     /// Writes what the programs have logged since the last call to stderr.
@@ -143,7 +157,8 @@ impl Object {
     pub fn told_waits(&self) -> ToldWaits {
         ToldWaits {
             futexes: self.finds_futexes,
-            throttling: self.offsets.cfs_rq_throttled != ABSENT && self.offsets.task_cfs_rq != ABSENT,
+            throttling: (self.offsets.cfs_rq_throttled != ABSENT || self.times_throttling)
+                && self.offsets.task_cfs_rq != ABSENT,
             before_first_switch: self.loaded.attach_kind() == Attach::TpBtf,
         }
     }
@@ -165,4 +180,16 @@ impl Object {
 fn lets_insert(plan: &Plan) -> bool {
     let nmi = plan.sampling.iter().any(Sampling::is_hardware);
     !nmi || probe::has_5_11()
+}
+
+/// Are programs to time when run queues are throttled? Where the kernel does not, and has the functions that do it.
+fn must_time_throttling(offsets: &Offsets, facts: &Facts) -> bool {
+    let fields =
+        [offsets.task_cfs_rq, offsets.cfs_rq_throttle_count, offsets.task_group_cfs_rq, offsets.rq_cpu];
+    offsets.cfs_rq_throttled == ABSENT
+        && !fields.contains(&ABSENT)
+        && facts
+            .types
+            .as_ref()
+            .is_some_and(|types| program::THROTTLING.iter().all(|(_, function)| types.has_function(function)))
 }

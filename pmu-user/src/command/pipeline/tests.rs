@@ -293,7 +293,7 @@ fn groups_of_a_host_become_rows_of_their_owners_in_every_format() {
     header.plan.kinds.clear();
     header.plan.interval = None;
     header.plan.monitoring = Monitoring::find(&tree.root, &processor()).unwrap().ok();
-    let layout = Layout { v2: Some(tree.root.join("sys/fs/cgroup")), v1: Vec::new() };
+    let layout = Layout { v2: Some(tree.root.join("sys/fs/cgroup")), ..Layout::default() };
     let reader = Monitored::new(&header.plan, &layout, &tree.root, None).unwrap();
     let mut drains = Vec::new();
     for second in 0..5 {

@@ -39,7 +39,7 @@ impl Tree {
     }
 
     fn layout(&self) -> Layout {
-        Layout { v2: Some(self.0.clone()), v1: Vec::new() }
+        Layout { v2: Some(self.0.clone()), ..Layout::default() }
     }
 }
 

@@ -37,10 +37,17 @@ fn throttled(limit: &Throttled) -> Option<Finding> {
         (limit.share.known().filter(|_| limit.periods >= PERIODS_LEAST)?, limit.time.known()?);
     let finding = Finding::of(Cause::Throttled, *share)?.of_whom(&OwnerOrTarget::Owner(limit.owner.clone()));
     let periods = exact(limit.periods as f64);
-    Some(finding.resting_on(metric::THROTTLED_TIME.name, Unit::Ns, *time).resting_on(
+    let finding = finding.resting_on(metric::THROTTLED_TIME.name, Unit::Ns, *time).resting_on(
         "periods",
         Unit::UNKNOWN,
         periods,
+    );
+    let Some(of) = limit.limit else { return Some(finding) };
+    let [quota, period] = of.files();
+    Some(finding.resting_on(quota, Unit::Ns, exact(of.quota_ns as f64)).resting_on(
+        period,
+        Unit::Ns,
+        exact(of.period_ns as f64),
     ))
 }
 

@@ -5,6 +5,7 @@ mod explained;
 mod faults;
 mod forks;
 mod io;
+mod io_limit;
 mod kernel;
 mod locks;
 #[cfg(test)]
@@ -165,6 +166,16 @@ pub fn findings(header: &Header, report: &Report) -> Vec<Finding> {
         found.extend(kernel::findings(header, report));
     }
     found.extend(report.io.iter().flat_map(io::findings));
+    if let Some((tasks, io)) = report.tasks.as_ref().zip(report.io.as_ref()) {
+        let limited = io_limit::findings(&tasks.limits, io);
+        // That nothing is done because of I/O is then the limit's doing.
+        let is_explained = |finding: &Finding| {
+            finding.rule.cause == Cause::IoPressure
+                && limited.iter().any(|limit| limit.whose == finding.whose)
+        };
+        found.retain(|finding| !is_explained(finding));
+        found.extend(limited);
+    }
     found.sort_by(|a, b| {
         let by_amount = || b.amount().total_cmp(&a.amount());
         a.rule.cause.cmp(&b.rule.cause).then_with(by_amount).then_with(|| a.whose.cmp(&b.whose))
@@ -267,6 +278,7 @@ mod tests {
             periods: 100,
             share: Value::exact(50.0),
             time: Value::exact(1e9 * id as f64),
+            limit: None,
         };
         let throttled = vec![of(1, "/"), of(2, "/web"), of(3, "/web/a"), of(4, "/webs")];
         let (header, ledger, interval) = with_late_ticks(Target::System, 1, 0);

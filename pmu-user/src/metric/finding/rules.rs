@@ -10,6 +10,7 @@ named! {
         Throttled = "throttled", "A limit of CPU time held a cgroup back.";
         OomKill = "oom_kill", "The kernel ended processes for want of memory.";
         MemoryHigh = "memory_high", "A limit of memory slows tasks down.";
+        IoLimited = "io_limited", "A limit of I/O holds a cgroup back.";
         MemoryPressure = "memory_pressure", "Tasks stand still for memory.";
         ForkStorm = "fork_storm", "Processes begin and end faster than they do work.";
         FaultStorm = "fault_storm", "Memory is mapped and touched over and over.";
@@ -117,7 +118,7 @@ pub static RULES: [Rule; Cause::ALL.len()] = [
         unit: Unit::Percent,
         above: 25.0,
         source: "a quarter of the periods: where the usual alert of Kubernetes (CPUThrottlingHigh) is",
-        next: "raise cpu.max (the container's CPU limit) or drop it, or run no more threads than it has CPUs",
+        next: "raise cpu.max (cpu.cfs_quota_us of cgroup v1; the container's CPU limit) or drop it, or run no more threads than it has CPUs",
     },
     Rule {
         cause: Cause::OomKill,
@@ -134,6 +135,14 @@ pub static RULES: [Rule; Cause::ALL.len()] = [
         above: 100.0,
         source: "each time a task that wants memory must take some back first; a hundred times in a run are no accident",
         next: "raise memory.high, or look for what takes the memory",
+    },
+    Rule {
+        cause: Cause::IoLimited,
+        metric: "io.limit_used",
+        unit: Unit::Percent,
+        above: 90.0,
+        source: "nine tenths on average: the kernel spreads a limit over slices of 0.1 s, and what is above waits for the next",
+        next: "raise or drop the limit (io.max; blkio.throttle.* of cgroup v1), or write and read less; a faster disk changes nothing",
     },
     Rule {
         cause: Cause::MemoryPressure,

@@ -7,7 +7,7 @@ use crate::{
 
 const NO_REQUESTS: &str = "no requests";
 const NO_LATENCIES: &str = "no request was seen from its start to its end";
-const NONE_QUEUED: &str = "no request waited in a queue: they went straight to the device";
+const NONE_QUEUED: &str = "no request waited in a queue of its device";
 /// Why there is no rate.
 pub(super) const NO_TIME: &str = "the interval has no length";
 

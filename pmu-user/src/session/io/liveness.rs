@@ -111,7 +111,7 @@ mod tests {
             ("proc/70/stat", STAT),
             ("cgroups/web/cgroup.procs", ""),
         ]);
-        let layout = Layout { v2: Some(tree.root.join("cgroups")), v1: Vec::new() };
+        let layout = Layout { v2: Some(tree.root.join("cgroups")), ..Layout::default() };
         (tree, layout)
     }
 
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn nobody_is_gone_where_nothing_can_be_listed() {
         let tree = Tree::new(&[("empty", "")]);
-        let layout = Layout { v2: None, v1: Vec::new() };
+        let layout = Layout::default();
         let mut liveness = Liveness::new(&layout, &tree.root);
         assert_eq!(liveness.eviction(Holder::Block(DISK, Whose::Cgroup(CgroupId(5)))), Eviction::Replaceable);
         assert_eq!(

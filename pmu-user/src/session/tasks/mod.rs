@@ -6,6 +6,7 @@ mod collect;
 mod culprits;
 mod hotplug;
 mod interrupts;
+mod limits;
 mod losses;
 pub(in crate::session) mod multiplexing;
 mod occasion;
@@ -395,6 +396,6 @@ impl TasksSession {
 
     /// Limits of the cgroups that are targets.
     fn limits(&self) -> Vec<LimitsRow> {
-        pressure::limits(&self.header.plan, &self.machine.cgroups)
+        limits::read(&self.header.plan, &self.machine.cgroups, &self.root)
     }
 }

@@ -1,9 +1,9 @@
-//! Pressure (PSI) of the host and of cgroups, from files that are open before anything is counted; and limits of cgroups.
+//! Pressure (PSI) of the host and of cgroups, from files that are open before anything is counted.
 
 use std::path::Path;
 
 use crate::{
-    drain::{Absent, LimitsRow, Owner, PressureRow},
+    drain::{Absent, Owner, PressureRow},
     machine::{
         cgroup::{Cgroup, Layout},
         pressure::PressureFiles,
@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Cgroups whose pressure is read at every tick, three files or four each, and whose limits are at both ends.
-const MOST: usize = 64;
+pub(super) const MOST: usize = 64;
 
 /// Whose pressure is read: the host's, where the kernel accounts any, and that of cgroups.
 #[derive(Debug, Default)]
@@ -64,17 +64,8 @@ impl Pressures {
     }
 }
 
-/// Limits of the same cgroups, as they are now.
-pub(super) fn limits(plan: &Plan, layout: &Layout) -> Vec<LimitsRow> {
-    let row = |cgroup: Cgroup| {
-        let now = layout.limits(&cgroup);
-        LimitsRow { owner: Owner::cgroup(cgroup.id.0, cgroup.path), now }
-    };
-    cgroups(plan, layout).into_iter().take(MOST).map(row).filter(|row| !row.now.is_empty()).collect()
-}
-
 /// The cgroups to be read, the outermost first; without the root, which is the host.
-fn cgroups(plan: &Plan, layout: &Layout) -> Vec<Cgroup> {
+pub(super) fn cgroups(plan: &Plan, layout: &Layout) -> Vec<Cgroup> {
     let mut found = match &plan.target {
         Target::Cgroups(targets) => targets.clone(),
         Target::System if plan.by == By::Cgroup => layout.list(&Untrusted::from("/")).unwrap_or_default(),

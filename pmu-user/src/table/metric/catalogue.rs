@@ -108,6 +108,10 @@ catalogue! {
     PIDS_MAX_EVENTS = "pids.max_events", Counts, Limits, "Forks that failed because a cgroup was at its pids.max.";
     CPU_WEIGHT = "cpu.weight", Ratio, Limits, "A cgroup's share of the CPU time beside its neighbours; 100 unless it was changed.";
     CPUSET_CPUS = "cpuset.cpus", Ratio, Limits, "CPUs on which a cgroup's tasks may run (cpuset.cpus.effective).";
+    IO_MAX_RBPS = "io.max.rbps", MegabytesPerSecond, Limits, "The most that a cgroup may read of a block device.";
+    IO_MAX_WBPS = "io.max.wbps", MegabytesPerSecond, Limits, "The most that a cgroup may write to a block device.";
+    IO_MAX_RIOPS = "io.max.riops", PerSecond, Limits, "The most reads of a block device by a cgroup, a second.";
+    IO_MAX_WIOPS = "io.max.wiops", PerSecond, Limits, "The most writes to a block device by a cgroup, a second.";
 }
 
 catalogue! {

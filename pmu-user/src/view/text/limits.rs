@@ -4,13 +4,18 @@ use std::io::{self, Write};
 
 use super::{
     Style, and_more, named,
-    number::{bytes, cell, count, duration, percent},
+    number::{bytes, cell, count, duration, percent, three_digits},
     section,
     table::{Align, Table},
 };
 use crate::{
+    machine::throttling::CpuLimit,
     metric::{Limited, Pressure, TasksReport, value::Known},
-    table::metric::{self, Metric},
+    table::{
+        metric::{self, Metric},
+        unit::Unit,
+    },
+    view::io::text::subject_name,
 };
 
 /// Share in per cent below which pressure is not shown: it would be 0.0 %.
@@ -29,6 +34,7 @@ const PRESSURES: [(&str, Metric); 6] = [
 pub(super) fn write(into: &mut dyn Write, style: &Style, report: &TasksReport) -> io::Result<()> {
     limits(into, style, report)?;
     memory(into, style, report)?;
+    block(into, style, report)?;
     pressure(into, style, report)
 }
 
@@ -39,14 +45,25 @@ fn limits(into: &mut dyn Write, style: &Style, report: &TasksReport) -> io::Resu
     if held.is_empty() {
         return Ok(());
     }
-    section(into, "CPU LIMITS", "cpu.max, as the kernel accounts it: periods in which it was used up")?;
-    let columns = [("cgroup", Left), ("periods", Right), ("throttled", Right), ("stood still", Right)];
+    section(into, "CPU LIMITS", "cpu.max (cpu.cfs_quota_us), by cpu.stat: periods in which it was used up")?;
+    let columns = [
+        ("cgroup", Left),
+        ("limit", Right),
+        ("every", Right),
+        ("periods", Right),
+        ("throttled", Right),
+        ("stood still", Right),
+    ];
     let mut table = Table::new(&columns);
     let shown = held.len().min(style.rows_max);
     for limit in &held[..shown] {
         let share = cell(limit.share.known(), |share| percent(share / 100.0));
         let time = cell(limit.time.known(), duration);
-        table.row(vec![named(&limit.owner), limit.periods.to_string(), share, time]);
+        let of = |part: fn(&CpuLimit) -> u64| {
+            limit.limit.as_ref().map_or_else(|| "-".to_owned(), |limit| duration(part(limit) as f64))
+        };
+        let (quota, every) = (of(|limit| limit.quota_ns), of(|limit| limit.period_ns));
+        table.row(vec![named(&limit.owner), quota, every, limit.periods.to_string(), share, time]);
     }
     table.write(into, style)?;
     and_more(into, held.len() - shown)
@@ -100,6 +117,29 @@ fn memory(into: &mut dyn Write, style: &Style, report: &TasksReport) -> io::Resu
             of(&metric::PIDS_MAX, count),
             of(&metric::PIDS_MAX_EVENTS, count),
         ]);
+    }
+    table.write(into, style)?;
+    and_more(into, all.len() - shown)
+}
+
+/// Cgroups with a limit of their I/O.
+fn block(into: &mut dyn Write, style: &Style, report: &TasksReport) -> io::Result<()> {
+    use Align::{Left, Right};
+    let all: Vec<_> =
+        report.limits.iter().flat_map(|of| of.io.iter().map(move |limit| (&of.owner, limit))).collect();
+    if all.is_empty() {
+        return Ok(());
+    }
+    section(into, "I/O LIMITS", "of cgroups, as their files say: io.max, blkio.throttle.*")?;
+    let mut table = Table::new(&[("cgroup", Left), ("disk", Left), ("limit", Left), ("most", Right)]);
+    let shown = all.len().min(style.rows_max);
+    for (owner, limit) in &all[..shown] {
+        let show: fn(f64) -> String = match limit.metric.unit {
+            Unit::MegabytesPerSecond => |most| format!("{} MB/s", three_digits(most)),
+            _ => |most| format!("{}/s", count(most)),
+        };
+        let most = cell(limit.value.known(), show);
+        table.row(vec![named(owner), subject_name(&limit.subject), limit.limit.in_words(), most]);
     }
     table.write(into, style)?;
     and_more(into, all.len() - shown)

@@ -116,9 +116,12 @@ impl Style {
 /// The section with the numbers that a finding rests on; of those about the report itself none, they stand at its end.
 const fn rests_on(cause: Cause) -> Option<Section> {
     match cause {
-        Cause::Throttled | Cause::OomKill | Cause::MemoryHigh | Cause::MemoryPressure | Cause::IoPressure => {
-            Some(Section::Limits)
-        }
+        Cause::Throttled
+        | Cause::OomKill
+        | Cause::MemoryHigh
+        | Cause::MemoryPressure
+        | Cause::IoPressure
+        | Cause::IoLimited => Some(Section::Limits),
         Cause::ForkStorm | Cause::FaultStorm | Cause::MigrationStorm | Cause::OwnersBeyond => {
             Some(Section::Owners)
         }

@@ -48,7 +48,7 @@ fn host(name: &str) -> (Tree, Layout) {
     for cgroup in cgroups {
         fs::create_dir_all(tree.0.join("cgroups").join(cgroup)).unwrap();
     }
-    let layout = Layout { v2: Some(tree.0.join("cgroups")), v1: Vec::new() };
+    let layout = Layout { v2: Some(tree.0.join("cgroups")), ..Layout::default() };
     (tree, layout)
 }
 

@@ -32,7 +32,7 @@ fn drain(tree: &Tree, target: Target) -> Groups {
     let monitored = Monitored {
         monitoring: Monitoring::find(&tree.root, &processor()).unwrap().unwrap(),
         root: tree.root.clone(),
-        layout: Layout { v2: Some(tree.root.join("sys/fs/cgroup")), v1: Vec::new() },
+        layout: Layout { v2: Some(tree.root.join("sys/fs/cgroup")), ..Layout::default() },
         target,
         inherit: Inherit::Yes,
         descend: Descend::Yes,

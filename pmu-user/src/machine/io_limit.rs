@@ -1,0 +1,190 @@
+//! Limits of the I/O of cgroups: `io.max` of the v2 hierarchy (Documentation/admin-guide/cgroup-v2.rst, IO), and `blkio.throttle.*` where a v1
+//! hierarchy has the controller (Documentation/admin-guide/cgroup-v1/blkio-controller.rst).
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    cgroup::{Cgroup, Layout},
+    throttling::v1_path,
+};
+use crate::{
+    named::named,
+    untrusted::{Untrusted, exact},
+};
+
+/// The v1 controller.
+const BLKIO: &str = "blkio";
+/// The most cgroups that are asked whether they have a limit.
+const MOST: usize = 4096;
+
+named! {
+    /// What is limited, by its key in `io.max`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum IoLimitKind {
+        ReadBytes = "rbps", "Bytes read a second.";
+        WriteBytes = "wbps", "Bytes written a second.";
+        ReadRequests = "riops", "Reads a second.";
+        WriteRequests = "wiops", "Writes a second.";
+    }
+}
+
+impl IoLimitKind {
+    /// Its file in a v1 hierarchy.
+    const fn v1_file(self) -> &'static str {
+        match self {
+            Self::ReadBytes => "blkio.throttle.read_bps_device",
+            Self::WriteBytes => "blkio.throttle.write_bps_device",
+            Self::ReadRequests => "blkio.throttle.read_iops_device",
+            Self::WriteRequests => "blkio.throttle.write_iops_device",
+        }
+    }
+}
+
+/// A limit of a cgroup's I/O at one device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IoLimit {
+    /// Major and minor number.
+    pub device: (u32, u32),
+    /// What the device is called.
+    #[serde(with = "exact")]
+    pub name: Untrusted,
+    /// What is limited.
+    pub kind: IoLimitKind,
+    /// The most of it a second.
+    pub most: u64,
+    /// Is it of a v1 hierarchy?
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub v1: bool,
+}
+
+impl IoLimit {
+    /// As its file has it: `io.max wbps=1048576`.
+    #[must_use]
+    pub fn in_words(&self) -> String {
+        match self.v1 {
+            true => format!("{} {}", self.kind.v1_file(), self.most),
+            false => format!("io.max {}={}", self.kind.name(), self.most),
+        }
+    }
+}
+
+impl Layout {
+    /// Limits of a cgroup's I/O, and of the v1 cgroup of the same path, by device; `root` is where /sys is.
+    pub fn io_limits(&self, cgroup: &Cgroup, root: &Path) -> Vec<IoLimit> {
+        let v2 = self.folder(&cgroup.path).and_then(|folder| fs::read_to_string(folder.join("io.max")).ok());
+        let mut limits: Vec<IoLimit> = v2.iter().flat_map(|text| text.lines()).flat_map(of_v2).collect();
+        if let Some(folder) = self.blkio_folder(&cgroup.path) {
+            limits.extend(of_v1(&folder));
+        }
+        limits.iter_mut().for_each(|limit| limit.name = called(root, limit.device));
+        limits
+    }
+
+    /// Path of a process's cgroup in the v1 hierarchy that limits I/O.
+    pub fn io_path_of(&self, root: &Path, process: &str) -> Option<Untrusted> {
+        self.v1_mount(BLKIO)?;
+        v1_path(&fs::read(root.join(format!("proc/{process}/cgroup"))).ok()?, BLKIO)
+    }
+
+    /// Has any cgroup a limit of its I/O?
+    pub fn has_io_limits(&self) -> bool {
+        let all = |mount: &Path| {
+            let layout = Self { v2: Some(mount.to_owned()), ..Self::default() };
+            let cgroups = layout.list(&Untrusted::from("/")).unwrap_or_default();
+            cgroups.into_iter().take(MOST).filter_map(move |cgroup| layout.folder(&cgroup.path))
+        };
+        let has_v2 = |folder: PathBuf| {
+            fs::read_to_string(folder.join("io.max"))
+                .is_ok_and(|text| text.lines().any(|line| !of_v2(line).is_empty()))
+        };
+        self.v2.as_deref().is_some_and(|mount| all(mount).any(has_v2))
+            || self.v1_mount(BLKIO).is_some_and(|mount| all(mount).any(|folder| !of_v1(&folder).is_empty()))
+    }
+
+    fn blkio_folder(&self, path: &Untrusted) -> Option<PathBuf> {
+        let path = path.to_path();
+        let climbs = path.components().any(|part| part == std::path::Component::ParentDir);
+        let mount = self.v1_mount(BLKIO).filter(|_| !climbs)?;
+        Some(mount.join(path.strip_prefix("/").unwrap_or(&path)))
+    }
+}
+
+/// Limits of a line of `io.max`: `8:16 rbps=2097152 wbps=max riops=max wiops=120`.
+fn of_v2(line: &str) -> Vec<IoLimit> {
+    let mut words = line.split_whitespace();
+    let Some(device) = words.next().and_then(device) else { return Vec::new() };
+    let limit = |word: &str| {
+        let (key, most) = word.split_once('=')?;
+        let kind = IoLimitKind::ALL.into_iter().find(|kind| kind.name() == key)?;
+        Some(IoLimit { device, name: Untrusted::default(), kind, most: most.parse().ok()?, v1: false })
+    };
+    words.filter_map(limit).collect()
+}
+
+/// Limits in the files of a v1 cgroup: a line `8:16 1048576` a device.
+fn of_v1(folder: &Path) -> Vec<IoLimit> {
+    let of = |kind: IoLimitKind| {
+        let text = fs::read_to_string(folder.join(kind.v1_file())).unwrap_or_default();
+        let limit = |line: &str| {
+            let (of, most) = line.split_once(' ')?;
+            let most = most.trim().parse().ok()?;
+            Some(IoLimit { device: device(of)?, name: Untrusted::default(), kind, most, v1: true })
+        };
+        text.lines().filter_map(limit).collect::<Vec<_>>()
+    };
+    IoLimitKind::ALL.into_iter().flat_map(of).collect()
+}
+
+fn device(numbers: &str) -> Option<(u32, u32)> {
+    let (major, minor) = numbers.split_once(':')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+/// What a device is called: the last part of where its link in sysfs leads.
+fn called(root: &Path, (major, minor): (u32, u32)) -> Untrusted {
+    let link = fs::read_link(root.join(format!("sys/dev/block/{major}:{minor}")));
+    let name = link.ok().and_then(|path| Some(Untrusted::from(Path::new(path.file_name()?))));
+    name.unwrap_or_else(|| Untrusted::from(format!("{major}:{minor}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{IoLimit, IoLimitKind};
+    use crate::{
+        machine::{
+            cgroup::{Cgroup, CgroupId, Layout},
+            testing::Tree,
+        },
+        untrusted::Untrusted,
+    };
+
+    fn words(limits: &[IoLimit]) -> Vec<String> {
+        limits.iter().map(|limit| format!("{} {}", limit.name.terminal(), limit.in_words())).collect()
+    }
+
+    #[test]
+    fn limits_of_either_hierarchy_are_as_their_files_have_them() {
+        let tree = Tree::new(&[
+            ("v2/web/io.max", "8:16 rbps=2097152 wbps=max riops=max wiops=120\nnonsense\n"),
+            ("v2/free/io.max", "8:16 rbps=max wbps=max riops=max wiops=max\n"),
+            ("v1/web/blkio.throttle.write_bps_device", "8:0 1048576\n"),
+        ]);
+        let v2 = Some(tree.root.join("v2"));
+        let only_v2 = Layout { v2: v2.clone(), ..Layout::default() };
+        let both = Layout { v2, controllers: vec![("blkio", tree.root.join("v1"))], ..Layout::default() };
+        let of = |layout: &Layout, path: &str| {
+            layout.io_limits(&Cgroup { path: Untrusted::from(path), id: CgroupId(7) }, &tree.root)
+        };
+        assert_eq!(words(&of(&only_v2, "/web")), ["8:16 io.max rbps=2097152", "8:16 io.max wiops=120"]);
+        assert_eq!(words(&of(&both, "/web")).last().unwrap(), "8:0 blkio.throttle.write_bps_device 1048576");
+        assert_eq!((of(&both, "/free"), of(&both, "/../v1/web")), (Vec::new(), Vec::new()));
+        assert_eq!(of(&only_v2, "/web")[1].kind, IoLimitKind::WriteRequests);
+        assert!(only_v2.has_io_limits() && both.has_io_limits() && !Layout::default().has_io_limits());
+    }
+}

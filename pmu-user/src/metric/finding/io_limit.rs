@@ -1,0 +1,60 @@
+//! Limits of I/O that hold a cgroup back: what it moves beside what it may.
+
+use super::{Cause, Finding};
+use crate::{
+    metric::{
+        IoLimited, Limited, OwnerOrTarget,
+        io::{IoReport, Subject},
+        value::Known,
+    },
+    table::metric::{self, Metric},
+};
+
+/// Limits that are used up, in no order.
+pub(super) fn findings(limits: &[Limited], report: &IoReport) -> Vec<Finding> {
+    let of = |of: &Limited, limit: &IoLimited| found(of, limit, report);
+    limits.iter().flat_map(|limited| limited.io.iter().filter_map(move |limit| of(limited, limit))).collect()
+}
+
+fn found(of: &Limited, limit: &IoLimited, report: &IoReport) -> Option<Finding> {
+    let (rate, size) = (rate_of(&limit.metric), &metric::BLOCK_REQUEST_SIZE);
+    let whose = Subject::Owner(of.owner.clone(), Box::new(limit.subject.clone()));
+    let value = |wanted: &Metric| {
+        let mut rows = report.rows.iter().filter(|row| row.metric == wanted.name && row.subject == whose);
+        rows.next()?.value.known().copied()
+    };
+    let (moved, most) = (value(&rate)?, *limit.value.known()?);
+    let used = share(&moved, most.estimate)?;
+    let mut finding = Finding::of(Cause::IoLimited, used)?
+        .of_whom(&OwnerOrTarget::Owner(of.owner.clone()))
+        .about(&limit.subject)
+        .resting_on(rate.name, rate.unit, moved)
+        .resting_on(limit.metric.name, limit.metric.unit, most);
+    for beside in [&metric::BLOCK_REQUESTS_RATE, size].into_iter().filter(|beside| **beside != rate) {
+        if let Some(known) = value(beside) {
+            finding = finding.resting_on(beside.name, beside.unit, known);
+        }
+    }
+    finding.names.push(limit.limit.in_words().into());
+    Some(finding)
+}
+
+/// What a limit is of.
+fn rate_of(limit: &Metric) -> Metric {
+    if *limit == metric::IO_MAX_RBPS || *limit == metric::IO_MAX_WBPS {
+        metric::BLOCK_BANDWIDTH
+    } else {
+        metric::BLOCK_REQUESTS_RATE
+    }
+}
+
+/// What was moved as a share of the most, in per cent. A run may begin with what was saved up; that is cut off at the limit.
+fn share(moved: &Known, most: f64) -> Option<Known> {
+    let of = |moved: f64| (100.0 * moved / most).min(100.0);
+    (most > 0.0).then(|| Known {
+        estimate: of(moved.estimate),
+        low: of(moved.low),
+        high: of(moved.high),
+        ..*moved
+    })
+}

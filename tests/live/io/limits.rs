@@ -1,0 +1,112 @@
+//! Limits of I/O: what they hold back waits before there is a request, and the finding says which limit it is.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use serde_json::Value;
+
+use super::{Loop, can_run};
+use crate::support::{Cgroup, Running, assert_close, skipped, wait_until, ways};
+
+/// The limit, in bytes a second, and the size of a write.
+const LIMIT: f64 = 1_048_576.0;
+const WRITE: f64 = 65_536.0;
+
+/// A cgroup that may write so much to a device, by whichever hierarchy limits I/O here.
+struct Limited {
+    group: Cgroup,
+    v1: Option<PathBuf>,
+}
+
+impl Limited {
+    fn new(device: &Loop) -> Option<Self> {
+        let number = fs::read_to_string(format!("/sys/block/{}/dev", device.name())).unwrap();
+        let number = number.trim();
+        let group = Cgroup::new("writes");
+        let v1 = Path::new("/sys/fs/cgroup/blkio").join(&group.path[1..]);
+        if fs::create_dir(&v1).is_ok() {
+            fs::write(v1.join("blkio.throttle.write_bps_device"), format!("{number} {LIMIT}")).ok()?;
+            return Some(Self { group, v1: Some(v1) });
+        }
+        let _ = fs::write(group.folder().parent()?.join("cgroup.subtree_control"), "+io");
+        fs::write(group.folder().join("io.max"), format!("{number} wbps={LIMIT}")).ok()?;
+        Some(Self { group, v1: None })
+    }
+
+    /// How the limit is called.
+    fn in_words(&self) -> String {
+        match self.v1 {
+            Some(_) => format!("blkio.throttle.write_bps_device {LIMIT}"),
+            None => format!("io.max wbps={LIMIT}"),
+        }
+    }
+}
+
+impl Drop for Limited {
+    fn drop(&mut self) {
+        if let Some(folder) = &self.v1 {
+            wait_until("nothing is in the cgroup", || fs::remove_dir(folder).is_ok() || !folder.exists());
+        }
+    }
+}
+
+#[test]
+fn what_a_limit_holds_back_waits_and_the_limit_is_found() {
+    if !can_run() {
+        return;
+    }
+    for (way, name) in ways() {
+        let device = Loop::new("limited", 8 << 20);
+        let Some(limited) = Limited::new(&device) else {
+            return skipped("no hierarchy limits I/O here");
+        };
+        let enter = limited
+            .v1
+            .as_ref()
+            .map_or_else(String::new, |folder| format!("echo $$ > {}/cgroup.procs; ", folder.display()));
+        let running = Running::start(&[
+            "--attach",
+            way,
+            "--io",
+            "--off-cpu",
+            "--no-sampling",
+            "--cgroup",
+            &limited.group.path,
+        ]);
+        let command = format!(
+            "{enter}exec dd if=/dev/zero of={} bs={WRITE} count=48 oflag=direct 2>/dev/null",
+            device.path()
+        );
+        limited.group.spawn(&command).wait();
+        let (rows, replayed) = running.stop_and_replay(&[]);
+        for rows in [&rows, &replayed] {
+            let is = |row: &&Value, metric: &str| {
+                row["metric"] == metric
+                    && row["owner"]["path"] == limited.group.path.as_str()
+                    && row["subject"]["name"] == device.name()
+            };
+            let most = rows.of_kind("metric").find(|row| is(row, "io.max.wbps")).expect("the limit");
+            assert_close("limit", most["value"].as_f64().unwrap(), LIMIT / 1e6, 1e-9, 0.0);
+            if limited.v1.is_some() {
+                // The kernel's worker submits what was held back, and a bio names its cgroup in the v1 hierarchy only.
+                continue;
+            }
+            let found = rows.of_kind("finding").find(|row| row["finding"] == "io_limited");
+            let found = found.unwrap_or_else(|| panic!("{:?}", rows.of_kind("finding").collect::<Vec<_>>()));
+            let says = found["says"].as_str().unwrap();
+            let expected = format!("of the limit {} of {}", limited.in_words(), limited.group.path);
+            assert!(says.contains("× 64.0 KiB = ") && says.contains(&expected), "{says}");
+            assert!(rows.of_kind("finding").all(|row| row["finding"] != "io_pressure"), "it is explained");
+            // Attached by address, and where the kernel lets no program on a function, what is held back is in no latency.
+            let Some(waits) = rows.of_kind("histogram").find(|row| is(row, "block.queue")) else { continue };
+            if name == "raw_tp" || waits["sum"].is_null() {
+                continue;
+            }
+            // 48 writes of a 16th of a second each: the kernel lets the first ones through at once.
+            let waited_ns = waits["sum"].as_f64().unwrap();
+            assert_close("held back", waited_ns, 48.0 * 1e9 * WRITE / LIMIT, 0.15, 0.0);
+        }
+    }
+}
