@@ -5,8 +5,11 @@ use crate::{
     wire,
 };
 
-/// Spans of a CPU that are remembered; a power of two. A wait that began before them is charged as far as they go.
-pub const SPANS: usize = 64;
+/// Spans of a CPU that are remembered; a power of two. A wait that began before them is charged as far as they go: where processes live for a
+/// moment, a wait of 50 ms has some hundred of them in it.
+pub const SPANS: usize = 512;
+/// Spans that are looked at in one call.
+pub const SPANS_A_CALL: usize = 16;
 /// Pairs of a victim and a culprit that a CPU tells apart; a power of two.
 pub const CHARGES: usize = 512;
 /// Places in which a pair may lie; a power of two.

@@ -25,6 +25,9 @@ pub const UNBLOCKED: u32 = 10;
 /// A [`NewCgroup`] that is no target, followed by its path: a name may mean it.
 pub const OTHER_CGROUP: u32 = 11;
 
+/// A [`Charge`].
+pub const CHARGE: u32 = 12;
+
 /// [`StackCopy::status`]: there is a copy.
 pub const COPIED: u32 = 0;
 /// [`StackCopy::status`]: the ring buffer was more than half full, and the rest is for what is smaller.
@@ -107,6 +110,18 @@ wire! {
         pub tid: u32,
         /// How long it was blocked, in ns: until it was able to run.
         pub blocked_ns: u64,
+    }
+
+    /// A wait for a CPU that finds no place among [`crate::culprit::Culprits::charges`].
+    pub struct Charge {
+        /// [`CHARGE`].
+        pub kind: u32,
+        /// CPU that was waited for.
+        pub cpu: u32,
+        /// [`crate::culprit::pair`] of victim and culprit.
+        pub pair: u64,
+        /// How long, in ns.
+        pub wait_ns: u64,
     }
 
     /// A fact about a process.

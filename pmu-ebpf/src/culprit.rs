@@ -1,4 +1,4 @@
-//! Charges waits for a CPU to whoever had it meanwhile.
+//! Charges waits for a CPU to those who had it.
 //!
 //! A task's wait is charged when it is accounted, which is while the task's own span is the last one of its CPU: what came before it is
 //! what the task waited for. The spans of a CPU follow one another without gaps, so each holds its begin alone.
@@ -6,7 +6,10 @@
 use pmu_common::{
     config::ABSENT,
     count::{MOVED, TaskState},
-    culprit::{CHARGES, CULPRIT_IDLE, CULPRIT_MIGRATED, Charge, Culprits, SPANS, Span, WAYS, pair, place},
+    culprit::{
+        CHARGES, CULPRIT_IDLE, CULPRIT_MIGRATED, Charge, Culprits, SPANS, SPANS_A_CALL, Span, WAYS, pair,
+        place,
+    },
 };
 
 use crate::{
@@ -14,6 +17,7 @@ use crate::{
     config::config,
     intrinsics::{masked, opaque},
     maps::CULPRITS,
+    ring_event,
 };
 
 /// The last span of `cpu` ended at `now_ns`: its owner is `slot`, or the idle task's. Another begins. Call with interrupts off, on that
@@ -80,15 +84,35 @@ extern "C" fn charge_wait(cpu: u64, victim: u64, ready_cpu: u64, wait_ns: u64) -
         // Most began in the span before, and a call costs as much as the rest.
         last.slot as u32
     } else {
-        for back in 1..SPANS as u64 {
-            // The compiler would make one bound of both, which verifiers before Linux 6 lose sight of.
-            if opaque(back) > begun || charge_span(cpu, victim, begun.wrapping_sub(back), ready_ns) != 0 {
+        for call in 0..(SPANS / SPANS_A_CALL) as u64 {
+            let newest = begun.wrapping_sub(1).wrapping_sub(call * SPANS_A_CALL as u64);
+            if charge_spans(cpu, victim, newest, ready_ns) != 0 {
                 break;
             }
         }
         return 0;
     };
-    add(culprits, pair(victim as u32, whole), wait_ns);
+    add(culprits, cpu, pair(victim as u32, whole), wait_ns);
+    0
+}
+
+/// [`charge_span`] of some spans, from the one with this number back; a function of its own as that one is. Is there none left to charge?
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn charge_spans(cpu: u64, victim: u64, newest: u64, ready_ns: u64) -> u64 {
+    let Some(culprits) = CULPRITS.get_ptr_mut(cpu as u32) else { return 1 };
+    // SAFETY: the lookup gave a live row, and only this CPU writes it, with interrupts off.
+    let begun = unsafe { (*culprits).begun };
+    for back in 0..SPANS_A_CALL as u64 {
+        let number = newest.wrapping_sub(opaque(back));
+        // Before the first span numbers wrap.
+        if begun.wrapping_sub(number) >= SPANS as u64
+            || number > begun
+            || charge_span(cpu, victim, number, ready_ns) != 0
+        {
+            return 1;
+        }
+    }
     0
 }
 
@@ -104,7 +128,7 @@ extern "C" fn charge_span(cpu: u64, victim: u64, number: u64, ready_ns: u64) -> 
     let until_ns = unsafe { (*span(culprits, number.wrapping_add(1))).from_ns };
     let since_ns = if from_ns > ready_ns { from_ns } else { ready_ns };
     if until_ns > since_ns {
-        add(culprits, pair(victim as u32, slot as u32), until_ns - since_ns);
+        add(culprits, cpu, pair(victim as u32, slot as u32), until_ns - since_ns);
     }
     u64::from(from_ns <= ready_ns)
 }
@@ -116,9 +140,9 @@ fn span(culprits: *mut Culprits, number: u64) -> *mut Span {
     spans.wrapping_add(masked(number as u32, SPANS))
 }
 
-/// Adds to a pair. One that finds no place is left out: what a victim's charges lack of its run-queue latency is nobody's.
+/// Adds to a pair. One that finds no place is sent to user space.
 #[inline(always)]
-fn add(culprits: *mut Culprits, pair: u64, wait_ns: u64) {
+fn add(culprits: *mut Culprits, cpu: u64, pair: u64, wait_ns: u64) {
     let charges = culprits.wrapping_byte_add(core::mem::offset_of!(Culprits, charges)).cast::<Charge>();
     for way in 0..WAYS {
         let charge = charges.wrapping_add(masked(place(pair, way), CHARGES));
@@ -130,4 +154,13 @@ fn add(culprits: *mut Culprits, pair: u64, wait_ns: u64) {
             return;
         }
     }
+    send_charge(cpu, pair, wait_ns);
+}
+
+/// Sends a charge, as a function of its own: see [`charge_wait`].
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn send_charge(cpu: u64, pair: u64, wait_ns: u64) -> u64 {
+    ring_event::charge(cpu as u32, pair, wait_ns);
+    0
 }

@@ -29,6 +29,16 @@ pub(crate) fn unblocked(tid: u32, blocked_ns: u64) {
     send(ring::Unblocked { kind: ring::UNBLOCKED, tid, blocked_ns }, AT_TICK);
 }
 
+/// Sends a wait that finds no place among its CPU's charges, as where processes live for a moment: each is a pair of its own. The half of the
+/// ring buffer is for what else there is to send.
+#[inline(always)]
+pub(crate) fn charge(cpu: u32, pair: u64, wait_ns: u64) {
+    let (waiting, size) = waiting_of();
+    if waiting <= size / 2 {
+        send(ring::Charge { kind: ring::CHARGE, cpu, pair, wait_ns }, wake_if(waiting > size / 4));
+    }
+}
+
 #[inline(always)]
 fn send<T: 'static>(value: T, flags: u64) {
     match RING.reserve::<T>(0) {

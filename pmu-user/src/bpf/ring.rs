@@ -81,6 +81,8 @@ pub enum Record {
         /// When, in ns of CLOCK_MONOTONIC.
         made_ns: u64,
     },
+    /// A wait for a CPU that found no place among the charges.
+    Charge(ring::Charge),
     /// Owner slots run short.
     Pressure,
 }
@@ -133,6 +135,7 @@ impl Record {
                     _ => Self::OtherCgroup { id, path, made_ns },
                 })
             }
+            ring::CHARGE => Some(Self::Charge(take(&mut bytes)?)),
             ring::PRESSURE => Some(Self::Pressure),
             _ => None,
         }

@@ -120,7 +120,7 @@ impl RingReader {
 impl TasksSession {
     /// Takes everything out of the ring buffer.
     pub(super) fn read_ring(&mut self) {
-        let Self { ring, ring_reader, symbols, owners, .. } = self;
+        let Self { ring, ring_reader, symbols, owners, culprits, .. } = self;
         let mut copies = Vec::new();
         ring.get_mut().take_all(|bytes| {
             if is_stack(bytes) && !ring_reader.add_stack(bytes) {
@@ -145,6 +145,7 @@ impl TasksSession {
                 Some(Record::OtherCgroup { id, path, made_ns }) => {
                     ring_reader.others.push((Cgroup { path, id: CgroupId(id) }, made_ns));
                 }
+                Some(Record::Charge(charge)) => culprits.add(&charge),
                 Some(Record::Pressure) => ring_reader.pressed = true,
                 Some(copy @ Record::StackCopy { .. }) => {
                     copies.extend(ring_reader.take_copy(copy, owners, symbols));

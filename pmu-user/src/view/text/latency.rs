@@ -101,7 +101,7 @@ fn culprit(culprit: &Culprit, victim: &OwnerOrTarget) -> String {
         Culprit::Idle => "idle".to_owned(),
         Culprit::Outside => "others".to_owned(),
         Culprit::Migrated => "another CPU".to_owned(),
-        Culprit::Unknown => "not told".to_owned(),
+        Culprit::Unknown => "unknown".to_owned(),
     }
 }
 
