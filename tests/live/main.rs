@@ -52,6 +52,7 @@ mod kernel_files;
 mod languages;
 mod launch;
 mod limits;
+mod names;
 mod off_cpu;
 mod output;
 mod own_cost;
@@ -66,6 +67,7 @@ mod samples;
 mod scale;
 mod serve;
 mod situations;
+mod stacks;
 mod stat;
 #[cfg(feature = "parquet")]
 mod tables;

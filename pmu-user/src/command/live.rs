@@ -280,6 +280,9 @@ impl Live<'_> {
             session.open_counts(of, pid)?;
         }
         drop(kernel);
+        if self.common.interval.is_some() {
+            session.name_with_drains();
+        }
         session.start(self.measure, self.launched)?;
         Ok((session, launched))
     }

@@ -43,6 +43,65 @@ impl From<At> for (u32, u64) {
     }
 }
 
+/// Where a stack lacks frames, and why. It stands in the stack as if it were code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Cut {
+    /// There are more frames than were taken, which is this many.
+    Deep(u32),
+    /// What returns here is not known: the next return address is in no mapping.
+    Broken,
+    /// By frame pointers, the caller of a function that keeps none is passed over.
+    Skipped,
+}
+
+impl Cut {
+    /// Sources that no code is part of: from this one down, but for that of code which is not kept apart.
+    const SOURCES: [u32; 3] = [u32::MAX - 1, u32::MAX - 2, u32::MAX - 3];
+
+    /// It, in a stack.
+    #[must_use]
+    pub fn at(self) -> At {
+        let [deep, broken, skipped] = Self::SOURCES;
+        match self {
+            Self::Deep(frames) => At { source: deep, offset: frames.into() },
+            Self::Broken => At { source: broken, offset: 0 },
+            Self::Skipped => At { source: skipped, offset: 0 },
+        }
+    }
+
+    /// What a frame stands for; `None` if it is code.
+    #[must_use]
+    pub fn of(at: At) -> Option<Self> {
+        let [deep, broken, skipped] = Self::SOURCES;
+        match at.source {
+            source if source == deep => Some(Self::Deep(u32::try_from(at.offset).unwrap_or(u32::MAX))),
+            source if source == broken => Some(Self::Broken),
+            source if source == skipped => Some(Self::Skipped),
+            _ => None,
+        }
+    }
+
+    /// Its name in outputs for programs.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Deep(_) => "deep",
+            Self::Broken => "broken",
+            Self::Skipped => "skipped",
+        }
+    }
+
+    /// What stands for the frames.
+    #[must_use]
+    pub fn in_words(self) -> String {
+        match self {
+            Self::Deep(frames) => format!("(cut at {frames} frames)"),
+            Self::Broken => "(callers not known)".to_owned(),
+            Self::Skipped => "(a caller may be missing)".to_owned(),
+        }
+    }
+}
+
 /// What code is part of: the kernel, a mapped file, what a JIT made, or nothing that is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceRow {
@@ -91,6 +150,26 @@ impl From<(u64, u64, u64)> for Loaded {
 impl From<Loaded> for (u64, u64, u64) {
     fn from(loaded: Loaded) -> Self {
         (loaded.offset, loaded.bytes, loaded.address)
+    }
+}
+
+/// Reasons why code has no name that another look can bring, with more time.
+pub mod in_time {
+    /// It was not looked up: the run did not come to that.
+    pub const NOT_YET: &str = "not looked up";
+    /// Its file took longer than one may.
+    pub const SLOW: &str = "names: file took too long";
+    /// The time for names was over.
+    pub const NO_TIME: &str = "names: no time was left";
+    /// Finding its file took too long.
+    pub const LATE: &str = "names: finding out what is mapped took too long";
+    /// Reading its process's address map took too long.
+    pub const SLOW_MAP: &str = "names: its address map took too long";
+
+    /// Is it one of them?
+    #[must_use]
+    pub fn is(why: &str) -> bool {
+        [NOT_YET, SLOW, NO_TIME, LATE, SLOW_MAP].contains(&why)
     }
 }
 

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-pub use self::code::{At, Code, Line, Loaded, Module, Name, SourceRow, Word};
+pub use self::code::{At, Code, Cut, Line, Loaded, Module, Name, SourceRow, Word, in_time};
 pub use self::counts::{CountsDrain, CountsHeader};
 pub use self::culprit::{Culprit, CulpritRow};
 pub use self::ending::{Ending, Stopped, Usage, Workload};

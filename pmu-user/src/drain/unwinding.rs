@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::At;
 
 /// Functions that a thread begins with: glibc's and musl's, the loader's, Go's.
-pub const ROOTS: [&[u8]; 14] = [
+const ROOTS: [&[u8]; 15] = [
     b"_start",
     b"_dl_start",
     b"_dl_start_user",
@@ -22,7 +22,15 @@ pub const ROOTS: [&[u8]; 14] = [
     b"__clone3",
     b"runtime.goexit",
     b"runtime.mstart",
+    b"runtime.mcall",
 ];
+
+/// Does a thread begin with a function of this name, or what it runs on a stack of its own? Go's linker says how its assembly is called
+/// behind its name (`runtime.goexit.abi0`).
+#[must_use]
+pub fn begins_a_thread(function: &[u8]) -> bool {
+    ROOTS.contains(&function.strip_suffix(b".abi0").unwrap_or(function))
+}
 
 /// Samples by what became of their user stack.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -121,7 +129,13 @@ impl Kept {
 
 #[cfg(test)]
 mod tests {
-    use super::{Kept, Unwinding};
+    use super::{Kept, Unwinding, begins_a_thread};
+
+    #[test]
+    fn a_function_of_go_s_assembly_has_its_calling_convention_behind_its_name() {
+        assert!(begins_a_thread(b"runtime.goexit") && begins_a_thread(b"runtime.goexit.abi0"));
+        assert!(!begins_a_thread(b"main.main") && !begins_a_thread(b".abi0"));
+    }
 
     #[test]
     fn reasons_are_written_by_their_names_and_later_ones_are_read() {

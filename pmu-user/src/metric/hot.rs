@@ -1,6 +1,8 @@
 //! What samples hit: functions, with their lines, and stacks; and how far user stacks lead. The kernel follows frame pointers, which most
 //! distributions' libraries do not keep, and of stacks that are unwound by DWARF only the innermost part is copied.
 
+mod brief;
+mod ends;
 mod lines;
 mod merged;
 #[cfg(test)]
@@ -12,11 +14,18 @@ use std::{
     sync::Arc,
 };
 
-pub(super) use self::lines::LinedStack;
-pub use self::lines::{HotInlined, HotLine, Placed};
 use self::lines::{Lines, StackSum, expanded};
-pub use self::merged::{HotModule, TargetFunction};
-pub(super) use self::merged::{Sampled, TargetStack, hottest, modules, of_target};
+pub use self::{
+    brief::HotCode,
+    ends::StackEnds,
+    lines::{HotInlined, HotLine, Placed},
+    merged::{HotModule, TargetFunction},
+};
+pub(super) use self::{
+    ends::ends,
+    lines::LinedStack,
+    merged::{Sampled, TargetStack, hottest, modules, of_target},
+};
 
 use super::{
     RatioReport,
@@ -24,10 +33,7 @@ use super::{
     value::{How, Known, Value, share_bounds},
 };
 use crate::{
-    drain::{
-        At, Line, Owner,
-        unwinding::{ROOTS, Unwinding},
-    },
+    drain::{At, Cut, Line, Owner},
     model::{
         HotKey, Interval, Ledger, NamedCode, OFF_CPU, OwnerIndex, StackKey, WeightedSamples, is_kernel,
         is_rest,
@@ -62,6 +68,8 @@ pub enum Frame {
     Address(u64),
     /// What is beyond the most that is kept apart.
     Rest,
+    /// No code: here a stack lacks frames.
+    Cut(Cut),
 }
 
 /// Samples that hit a function.
@@ -330,6 +338,9 @@ pub(super) fn add_up<'a>(
 }
 
 fn frame(named: NamedCode<'_>, at: At) -> Frame {
+    if let Some(cut) = Cut::of(at) {
+        return Frame::Cut(cut);
+    }
     match (named.code, named.path) {
         _ if is_rest(at) => Frame::Rest,
         (Ok(code), path) => Frame::Function {
@@ -350,39 +361,4 @@ fn frame(named: NamedCode<'_>, at: At) -> Frame {
 /// Largest key first. The keys hold everything that tells two rows apart, so that the order never depends on a hash.
 pub(super) fn sort<T, K: Ord>(rows: &mut [T], key: impl Fn(&T) -> K) {
     rows.sort_by_cached_key(|row| std::cmp::Reverse(key(row)));
-}
-
-/// Frames that the kernel follows at most (`kernel.perf_event_max_stack`, unless it was changed).
-const FRAMES_MAX: usize = 127;
-
-/// How far the first event's user stacks lead.
-#[derive(Clone, Debug)]
-pub struct StackEnds {
-    /// Samples with a user stack.
-    pub samples: u64,
-    /// Those whose stack ends before a function that threads begin with.
-    pub early: u64,
-    /// Their share (0 to 1).
-    pub share: Known,
-    /// What became of all events' samples that were to be unwound by DWARF; none where frame pointers were followed.
-    pub unwinding: Option<Unwinding>,
-}
-
-/// How far user stacks lead; `None` without any.
-pub(super) fn ends(ledger: &Ledger, interval: &Interval) -> Option<StackEnds> {
-    let (mut all, mut early) = (WeightedSamples::default(), WeightedSamples::default());
-    let mut keys: Vec<_> = interval.stacks.iter().filter(|(key, _)| key.event == 0).collect();
-    // In order, because sums of weights depend on it in their last digits.
-    keys.sort_unstable_by_key(|(key, _)| *key);
-    for (key, tally) in keys {
-        let Some(&last) = key.frames.last().filter(|at| !at.is_kernel()) else { continue };
-        all.merge(tally);
-        let begins = ledger.code(last).code.is_ok_and(|code| ROOTS.contains(&code.function.as_bytes()));
-        if !begins && !ledger.is_first(last) && key.frames.len() < FRAMES_MAX {
-            early.merge(tally);
-        }
-    }
-    let share = share(&early, &all);
-    let unwinding = Some(interval.unwinding.clone()).filter(|unwinding| !unwinding.is_empty());
-    (all.samples > 0).then_some(StackEnds { samples: all.samples, early: early.samples, share, unwinding })
 }

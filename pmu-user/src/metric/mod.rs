@@ -39,6 +39,7 @@ pub mod stat;
 pub(crate) mod testing;
 mod throttled;
 pub mod topdown;
+pub mod unnamed;
 pub mod value;
 
 use std::collections::BTreeMap;
@@ -50,7 +51,7 @@ pub use self::{
     floor::Floor,
     gap::{BlindClass, GapReport},
     hot::{
-        Frame, HotEvent, HotFunction, HotInlined, HotLine, HotModule, HotStack, Placed, StackEnds,
+        Frame, HotCode, HotEvent, HotFunction, HotInlined, HotLine, HotModule, HotStack, Placed, StackEnds,
         TargetFunction,
     },
     limited::{IoLimited, Limited},

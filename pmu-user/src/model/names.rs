@@ -37,7 +37,13 @@ const FIRST_MAX: usize = 1 << 16;
 impl CodeNames {
     /// Takes the sources and names that are new.
     pub(super) fn meet(&mut self, located: &Located) {
-        self.learn(&located.names);
+        for Name { at, code, begins } in &located.names {
+            // A recording's names are there before: they were looked up when the run was over, with lines.
+            let known = self.names.entry(*at).or_insert_with(|| (code.clone(), *begins));
+            if known.0.is_err() {
+                *known = (code.clone(), *begins);
+            }
+        }
         self.sources.extend(located.sources.iter().map(|row| (row.source, row.clone())));
         let room = FIRST_MAX.saturating_sub(self.first.len());
         self.first.extend(located.unwinding.first.iter().take(room));

@@ -1,7 +1,7 @@
 //! What stays as it is under `--redact`, because it is the same on many hosts: all else is deny by default.
 
 use crate::{
-    drain::unwinding::ROOTS,
+    drain::unwinding::begins_a_thread,
     machine::io::bdf::{Bdf, RootBus},
     untrusted::json::Field,
 };
@@ -108,7 +108,7 @@ const IDENTITIES: [(&str, &str); 2] = [("Module", "build_id"), ("SourceRow", "bu
 
 /// Does this name stay?
 pub(super) fn is_name(field: Field<'_>, name: &[u8]) -> bool {
-    let function = (field.of, field.name) == ("Code", "function") && ROOTS.contains(&name);
+    let function = (field.of, field.name) == ("Code", "function") && begins_a_thread(name);
     let is_interface = matches!(field.of, "Interface" | "InterfaceCount") && field.name == "name";
     let loopback = is_interface && name == b"lo";
     function || loopback || NAMES.contains(&(field.of, field.name))

@@ -228,6 +228,11 @@ impl Session {
         self.tasks.iter_mut().for_each(TasksSession::name_as_it_goes);
     }
 
+    /// From now on names of functions come with the drains whose samples hit them.
+    pub fn name_with_drains(&mut self) {
+        self.tasks.iter_mut().for_each(TasksSession::name_with_drains);
+    }
+
     /// Looks up the names of what was hot, once everything else is safe.
     pub fn name(&mut self) -> Option<Names> {
         self.tasks.as_mut().map(TasksSession::name)

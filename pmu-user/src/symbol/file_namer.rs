@@ -1,11 +1,7 @@
 //! Names of code in single files, as a run looks them up when it ends, and frames, as it unwinds them: the collector's side, for
 //! tests that hand over files which nobody sound would write.
 
-use std::{
-    fs::File,
-    path::Path,
-    time::{Duration, Instant},
-};
+use std::{fs::File, path::Path, time::Duration};
 
 use super::{
     child::{Codes, Identity, Mapped, Start, Symbolizer, Why},
@@ -45,12 +41,12 @@ impl FileNamer {
     /// Names of the code at offsets in an ELF file, whose debug file is `debug` if it names one.
     pub fn file(&mut self, file: File, debug: Option<File>, offsets: &[u64]) -> Vec<Name> {
         // As the tracker has it, what cannot even be identified is not asked for names.
-        let (file, identity) = match self.namer.identify(&file, Instant::now() + IDENTIFYING) {
+        let (file, identity) = match self.namer.identify(&file, self.namer.within(IDENTIFYING)) {
             Ok(identity) => (Ok(file), identity),
             Err(why) => (Err(why), Identity::default()),
         };
         let debug = debug.filter(|_| identity.debug_link.is_some());
-        let deadline = Instant::now() + NAMES;
+        let deadline = self.namer.within(NAMES);
         let source = wanting(
             CodeSourceKind::File(Image { path: Untrusted::default(), file, identity, debug, openings: 0 }),
             offsets,
@@ -66,7 +62,8 @@ impl FileNamer {
     pub fn perf_map(&mut self, map: File, addresses: &[u64]) -> Vec<Name> {
         let source =
             wanting(CodeSourceKind::PerfMap(PerfMap { file: Some((map, 1)), ..PerfMap::of(1) }), addresses);
-        names(functions(&mut self.namer, &source.kind, &hottest_first(&source), Instant::now() + NAMES))
+        let deadline = self.namer.within(NAMES);
+        names(functions(&mut self.namer, &source.kind, &hottest_first(&source), deadline))
     }
 
     /// Frames of a stack that begins at an offset of an ELF file, by its call frame information; or why there are none.
@@ -82,16 +79,18 @@ impl FileNamer {
         stack: &[u8],
     ) -> Result<usize, &'static str> {
         let text = |why: Why| why.text();
-        let until = || Instant::now() + ANSWER;
         if !self.unwinder.is_running() {
-            self.unwinder.begin(VDSO, until()).map_err(text)?;
+            let until = self.unwinder.within(ANSWER);
+            self.unwinder.begin(VDSO, until).map_err(text)?;
         }
         let files: Vec<&File> = [Some(file), debug].into_iter().flatten().collect();
-        self.unwinder.keep_frames(FILE, &files, until()).map_err(text)?;
+        let until = self.unwinder.within(ANSWER);
+        self.unwinder.keep_frames(FILE, &files, until).map_err(text)?;
         let mapped = Mapped { start: MAPPED, end: MAPPED + (1 << 20), offset: 0, file: Some(FILE) };
         let start =
             Start { registers: [MAPPED + offset, STACK, STACK + 64, MAPPED], bytes: stack.len() as u32 };
-        let stacks = self.unwinder.unwind(&[mapped], &[start], &[stack], until()).map_err(text)?;
+        let until = self.unwinder.within(ANSWER);
+        let stacks = self.unwinder.unwind(&[mapped], &[start], &[stack], until).map_err(text)?;
         Ok(stacks.first().map_or(0, |stack| stack.frames.len()))
     }
 

@@ -19,7 +19,9 @@ mod source;
 mod tracker;
 
 use std::{
+    collections::VecDeque,
     io,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -58,8 +60,20 @@ const UNWINDING: Duration = Duration::from_millis(500);
 /// to which it doubles. Before Linux 5.13 all symbols of the kernel are read where code of it is new, which takes some 50 ms.
 const NAMING: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
 
-/// How long that may take.
+/// How long that may take, by the clock that stands while a CPU is waited for.
 const NAMING_MAX: Duration = Duration::from_secs(1);
+
+/// How long a drain waits for the names of what is new, in a run that reports intervals.
+const WITH_NAMES: Duration = Duration::from_millis(100);
+
+/// How much longer than looking names up has taken CPU time is waited before that is done again in such a run.
+const NAMING_SHARE: u32 = 20;
+
+/// How long names may take at the end, by that clock: a report is due within two seconds of a signal.
+const NAMING_ALL: Duration = Duration::from_millis(1200);
+
+/// How long a run waits for them on a host whose CPUs are busy. The thread that is waited for waits for no stranger.
+const NAMING_WALL: Duration = Duration::from_secs(60);
 
 /// Bytes of copied stacks that may wait to be unwound.
 const COPIED_MAX: usize = 16 << 20;
@@ -116,24 +130,33 @@ fn addresses<'a>(kernel: &'a [u64], tgid: u32, user: &'a [u64]) -> impl Iterator
     kernel.chain(calls.map(move |address| (tgid, address)))
 }
 
+/// When names are looked up while a run goes on.
+#[derive(Debug)]
+enum Pace {
+    /// At this time, and so much later again, which doubles.
+    Doubling { due: Instant, after: Duration },
+    /// With a drain from this time on. So much CPU time had been spent the last time.
+    WithDrains { due: Instant, cpu_ns: u64 },
+}
+
 /// Processes, and what their addresses are.
 #[derive(Debug)]
 pub struct Symbols {
     orders: Orders,
     /// Behind `orders`, with which the thread ends that this waits for.
     answers: Answers,
-    /// Answers that are still to come.
-    waiting: usize,
+    /// Samples whose places are still to come, in order.
+    waiting: VecDeque<Arc<Samples>>,
     /// Does the kernel tell of mappings?
     listens: bool,
-    /// When names are to be looked up next, and how long after that again, in a run that does so as it goes.
-    next_naming: Option<(Instant, Duration)>,
+    /// When names are looked up, in a run that does so as it goes.
+    pace: Option<Pace>,
 }
 
 impl Default for Symbols {
     fn default() -> Self {
         let (orders, answers) = Orders::start();
-        Self { orders, answers, waiting: 0, listens: false, next_naming: None }
+        Self { orders, answers, waiting: VecDeque::new(), listens: false, pace: None }
     }
 }
 
@@ -195,16 +218,41 @@ impl Symbols {
     /// From now on names of functions are looked up as the run goes, and come with [`Located::names`].
     pub fn name_as_it_goes(&mut self) {
         self.orders.give(Order::NameAsItGoes);
-        self.next_naming = Some((Instant::now() + NAMING.0, NAMING.0));
+        self.pace = Some(Pace::Doubling { due: Instant::now() + NAMING.0, after: NAMING.0 });
     }
 
-    /// Has the names looked up of what is new, if it is time to.
-    fn name_new(&mut self) {
-        let now = Instant::now();
-        if let Some((_, after)) = self.next_naming.filter(|(due, _)| *due <= now) {
-            self.next_naming = Some((now + after, NAMING.1.min(after * 2)));
-            self.orders.give(Order::NameNew(now + NAMING_MAX));
+    /// From now on the names of what is new are looked up with every drain, and come with it, unless that takes too much time.
+    pub fn name_with_drains(&mut self) {
+        self.orders.give(Order::NameAsItGoes);
+        self.pace = Some(Pace::WithDrains { due: Instant::now(), cpu_ns: 0 });
+    }
+
+    /// Has the names looked up of what is new, if it is time to. How long a drain waits for them.
+    fn name_new(&mut self) -> Duration {
+        let (now, spent_ns) = (Instant::now(), self.orders.cpu_ns());
+        match &mut self.pace {
+            Some(Pace::Doubling { due, after }) if *due <= now => {
+                (*due, *after) = (now + *after, NAMING.1.min(*after * 2));
+                self.orders.give(Order::NameNew);
+                LOCATING
+            }
+            Some(Pace::WithDrains { due, cpu_ns }) if *due <= now => {
+                let took = Duration::from_nanos(spent_ns.saturating_sub(*cpu_ns));
+                (*due, *cpu_ns) = (now + took * NAMING_SHARE, spent_ns);
+                self.orders.give(Order::NameNew);
+                // Names come with places.
+                self.ask(Samples::default());
+                WITH_NAMES
+            }
+            _ => LOCATING,
         }
+    }
+
+    /// Asks for the places of samples. Where nothing answers, they come out as they are when the run is over.
+    fn ask(&mut self, samples: Samples) {
+        let samples = Arc::new(samples);
+        self.orders.give(Order::Locate(Arc::clone(&samples), monotonic_ns()));
+        self.waiting.push_back(samples);
     }
 
     /// Is there room for another copy of so many bytes? Copies are in no recording, so they are unwound while the run goes on,
@@ -224,33 +272,39 @@ impl Symbols {
 
     /// Locates samples. Returns those that are located by now; the others come with a later call.
     pub fn locate(&mut self, samples: Samples) -> Located {
-        if self.waiting >= BEHIND_MAX {
+        if self.waiting.len() >= BEHIND_MAX {
             return unlocated(&samples);
         }
         if !samples.is_empty() {
-            self.waiting += usize::from(self.orders.give(Order::Locate(samples, monotonic_ns())));
+            self.ask(samples);
         }
-        self.name_new();
-        self.located_until(Instant::now() + LOCATING)
+        let patience = self.name_new();
+        self.located_until(Instant::now() + patience)
     }
 
     fn located_until(&mut self, deadline: Instant) -> Located {
         let mut all = Located::default();
-        while self.waiting > 0 {
+        while !self.waiting.is_empty() {
             let Some(Answer::Located(located)) = self.answers.next(deadline) else { break };
-            self.waiting -= 1;
+            self.waiting.pop_front();
             all.append(located);
         }
         all
     }
 
-    /// Names of everything that was located, as far as they can be had until `deadline`. Nothing can be located any more.
-    pub fn name_all(&mut self, deadline: Instant) -> Named {
+    /// Names of everything that was located, as far as they can be had in time. Nothing can be located any more; samples whose places have
+    /// not come by then have their addresses.
+    pub fn name_all(&mut self) -> Named {
+        let until = Instant::now() + NAMING_WALL;
         self.orders.unwinds.end(Instant::now() + UNWINDING);
-        self.orders.give(Order::NameAll(deadline));
-        let given_up = deadline + OVERTIME;
+        self.orders.give(Order::NameAll(until));
+        let given_up = until + OVERTIME;
         let mut located = self.located_until(given_up);
-        match self.answers.next(given_up) {
+        let named = if self.waiting.is_empty() { self.answers.next(given_up) } else { None };
+        let unlocated =
+            self.waiting.drain(..).filter(|samples| !samples.is_empty()).map(|samples| unlocated(&samples));
+        unlocated.for_each(|rows| located.append(rows));
+        match named {
             Some(Answer::Named(mut named)) => {
                 located.append(std::mem::take(&mut named.located));
                 Named { located, ..named }
@@ -288,5 +342,32 @@ fn unlocated(samples: &Samples) -> Located {
         stacks: samples.stacks.iter().map(stack).collect(),
         off_cpu: samples.off_cpu.iter().map(off_cpu).collect(),
         ..Located::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Orders, Samples, Symbols};
+    use crate::drain::{At, HotRow, SlotId, StackRow, in_time};
+
+    #[test]
+    fn samples_whose_places_never_come_are_in_the_table_with_their_addresses() {
+        let (orders, answers) = Orders::to_no_thread();
+        let mut symbols = Symbols { orders, answers, ..Symbols::default() };
+        let slot = SlotId::default();
+        let hot = HotRow { slot, tgid: 7, address: 0x1234, count: 37, event: 0, cpu: None };
+        let stack = StackRow { slot, tgid: 7, kernel: vec![9], user: vec![0x1234], count: 37, event: 0 };
+        let samples = Samples { hot: vec![hot], stacks: vec![stack], ..Samples::default() };
+        assert!(symbols.locate(samples).is_empty());
+        let located = symbols.name_all().located;
+        assert_eq!((located.code[0].count, located.code[0].at.offset), (37, 0x1234));
+        assert_eq!(located.stacks[0].frames, [At::kernel(9), located.code[0].at]);
+        assert!(
+            located
+                .sources
+                .iter()
+                .any(|row| row.source == located.code[0].at.source && in_time::is(&row.unnamed))
+        );
+        assert!(symbols.name_all().located.is_empty(), "each comes once");
     }
 }

@@ -1,25 +1,21 @@
 //! Looks names up at the end: functions first, of the hottest source first, then lines and inlined calls, until the time is
 //! over. A file that crashes or hangs its reader loses its own names.
 
-use std::{
-    cmp::Reverse,
-    fs::File,
-    time::{Duration, Instant},
-};
+use std::{cmp::Reverse, fs::File, time::Duration};
 
 use super::{
-    child::{ADDRESSES_MAX, Codes, Request, Symbolizer, Why},
+    child::{ADDRESSES_MAX, Codes, Deadline, Request, Symbolizer, Why},
     source::{CodeSource, CodeSourceKind, Image, shared_debug_file},
     tracker::Tracker,
 };
 use crate::drain::{At, Code, Name};
 
-/// How long the names of one source may take.
+/// How long the names of one source may take before those of the others are looked up. What has taken longer is looked up again then.
 const SOURCE: Duration = Duration::from_millis(400);
 
 impl Tracker {
     /// Names of everything that was located, as far as they can be had until `deadline`.
-    pub(super) fn name_all(&mut self, deadline: Instant) -> Vec<Name> {
+    pub(super) fn name_all(&mut self, deadline: Deadline) -> Vec<Name> {
         let mut numbers: Vec<u32> = (0..self.sources.len() as u32).collect();
         numbers.retain(|&number| !self.sources[number as usize].wanted.is_empty());
         let hits =
@@ -31,8 +27,10 @@ impl Tracker {
         let mut named: Vec<(u32, Codes)> = Vec::new();
         for &number in &numbers {
             let offsets = hottest_first(&self.sources[number as usize]);
-            named.push((number, self.functions(number, &offsets, deadline)));
+            let until = deadline.min(self.symbolizer.within(SOURCE));
+            named.push((number, self.functions(number, &offsets, until)));
         }
+        self.name_what_was_slow(&mut named, deadline);
         for (number, codes) in &mut named {
             if let CodeSourceKind::File(image) = &self.sources[*number as usize].kind {
                 let offsets = hottest_first(&self.sources[*number as usize]);
@@ -46,19 +44,37 @@ impl Tracker {
         names.sort_by_key(|name| (name.at.source, name.at.offset));
         names
     }
+
+    /// Looks up once more what took longer than a source may, with half of the time that is left.
+    fn name_what_was_slow(&mut self, named: &mut [(u32, Codes)], deadline: Deadline) {
+        let left = self.symbolizer.clock().left(deadline);
+        let until = deadline.min(self.symbolizer.within(left / 2));
+        for (number, codes) in named {
+            if self.symbolizer.clock().is_over(until) {
+                break;
+            }
+            let slow =
+                codes.iter().filter(|(_, code)| matches!(code, Err(Why::Slow))).map(|(&offset, _)| offset);
+            let slow: Vec<u64> = slow.collect();
+            if !slow.is_empty() {
+                codes.extend(self.functions(*number, &slow, until));
+            }
+        }
+    }
 }
 
 impl Tracker {
     /// Looks up the functions of code that is new since the last call, without source lines. What there was no time for is
     /// looked up the next time.
-    pub(super) fn name_new(&mut self, deadline: Instant) {
+    pub(super) fn name_new(&mut self, deadline: Deadline) {
         for number in 0..self.sources.len() as u32 {
             if self.sources[number as usize].unnamed.is_empty() {
                 continue;
             }
             self.look_for_perf_map(number);
             let offsets = std::mem::take(&mut self.sources[number as usize].unnamed);
-            for (offset, code) in self.functions(number, &offsets, deadline) {
+            let until = deadline.min(self.symbolizer.within(SOURCE));
+            for (offset, code) in self.functions(number, &offsets, until) {
                 match code {
                     Err(Why::NoTime) => self.sources[number as usize].unnamed.push(offset),
                     code => self.named.push(name(At { source: number, offset }, code)),
@@ -68,7 +84,7 @@ impl Tracker {
     }
 
     /// Functions at offsets of a source, by its number.
-    fn functions(&mut self, source: u32, offsets: &[u64], deadline: Instant) -> Codes {
+    fn functions(&mut self, source: u32, offsets: &[u64], deadline: Deadline) -> Codes {
         let kind = &self.sources[source as usize].kind;
         let asked = match kind {
             CodeSourceKind::Kernel => self.kernel.functions(offsets),
@@ -99,7 +115,7 @@ pub(super) fn functions(
     symbolizer: &mut Symbolizer,
     source: &CodeSourceKind,
     offsets: &[u64],
-    deadline: Instant,
+    deadline: Deadline,
 ) -> Codes {
     let mut ask = |request: fn(Vec<u64>) -> Request, files: &[&File]| {
         ask_all(symbolizer, request, offsets, files, deadline)
@@ -133,17 +149,18 @@ pub(super) fn add_lines(
     image: &Image,
     offsets: &[u64],
     codes: &mut Codes,
-    deadline: Instant,
+    deadline: Deadline,
 ) {
     let Ok(file) = &image.file else { return };
     let debug = image.debug_file();
+    let until = deadline.min(symbolizer.within(SOURCE));
     let shared = debug.as_ref().and_then(|debug| {
-        let identity = symbolizer.identify(debug, deadline.min(Instant::now() + SOURCE)).ok()?;
+        let identity = symbolizer.identify(debug, until).ok()?;
         shared_debug_file(&identity)
     });
     let files = with(file, debug.as_ref(), shared.as_ref());
     for (offset, found) in
-        ask_all(symbolizer, |offsets| Request::Lines(offsets, Vec::new()), offsets, &files, deadline)
+        ask_all(symbolizer, |offsets| Request::Lines(offsets, Vec::new()), offsets, &files, until)
     {
         let (Ok(mut found), Some(known)) = (found, codes.get_mut(&offset)) else { continue };
         if let Ok(known) = known {
@@ -167,22 +184,21 @@ fn ask_all(
     request: fn(Vec<u64>) -> Request,
     offsets: &[u64],
     files: &[&File],
-    deadline: Instant,
+    deadline: Deadline,
 ) -> Codes {
-    let until = deadline.min(Instant::now() + SOURCE);
     let mut codes = Codes::new();
     let mut failed = None;
     for part in offsets.chunks(ADDRESSES_MAX) {
-        let over = (Instant::now() >= deadline).then_some(Why::NoTime);
+        let over = symbolizer.clock().is_over(deadline).then_some(Why::NoTime);
         let found = match failed.or(over) {
             Some(why) => Err(why),
-            None => symbolizer.names(&request(part.to_vec()), part.len(), files, until),
+            None => symbolizer.names(&request(part.to_vec()), part.len(), files, deadline),
         };
         match found {
             Ok(found) => codes.extend(part.iter().copied().zip(found)),
             Err(why) => {
-                failed = Some(if Instant::now() >= deadline { Why::NoTime } else { why });
-                codes.extend(all(part, failed.unwrap_or(why)));
+                failed = Some(why);
+                codes.extend(all(part, why));
             }
         }
     }

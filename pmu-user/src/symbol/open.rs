@@ -7,12 +7,12 @@ use std::{
     os::fd::{AsFd, AsRawFd as _, OwnedFd},
     path::Path,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU32, Ordering},
         mpsc::{RecvTimeoutError, Sender, channel, sync_channel},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use rustix::{
@@ -21,6 +21,7 @@ use rustix::{
     thread::{CapabilitySet, capabilities},
 };
 
+use super::child::is_runnable;
 use crate::machine::{privilege::keep_only, stat::state};
 
 /// Opens the file at `path` below a folder, in which absolute links begin again at the folder and none leads out.
@@ -95,8 +96,12 @@ pub(super) fn rights() -> CapabilitySet {
     rights | if held.contains(files) { files } else { CapabilitySet::SYS_ADMIN }
 }
 
-/// How long a call may take.
+/// How long a call may be blocked. Time in which its thread waits for a CPU does not count.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// How often its thread is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+/// How long a call is waited for that gets no CPU.
+const WALL: Duration = Duration::from_secs(20);
 /// Threads that may wait at a time. Then nothing is called any more until one of them is back.
 const STUCK_MAX: u32 = 8;
 
@@ -106,6 +111,8 @@ type Call = Box<dyn FnOnce() + Send>;
 #[derive(Debug, Default)]
 pub(super) struct Patience {
     worker: Option<Sender<Call>>,
+    /// The thread's id, once it runs.
+    thread: Arc<OnceLock<i32>>,
     stuck: Arc<AtomicU32>,
 }
 
@@ -126,21 +133,33 @@ impl Patience {
             let _ = back.send(value);
         });
         self.hand_over(call)?;
-        match result.recv_timeout(PATIENCE) {
-            Ok(value) => Some(value),
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                // The thread ends when it is back.
-                self.worker = None;
-                None
+        let (mut blocked, given_up) = (Duration::ZERO, Instant::now() + WALL);
+        while blocked < PATIENCE && Instant::now() < given_up {
+            match result.recv_timeout(LOOK) {
+                Ok(value) => return Some(value),
+                Err(RecvTimeoutError::Timeout) => {
+                    let waits = self
+                        .thread
+                        .get()
+                        .is_none_or(|thread| is_runnable(&format!("/proc/self/task/{thread}/stat")));
+                    blocked += if waits { Duration::ZERO } else { LOOK };
+                }
+                Err(RecvTimeoutError::Disconnected) => break,
             }
         }
+        // The thread ends when it is back.
+        self.worker = None;
+        None
     }
 
     fn hand_over(&mut self, call: Call) -> Option<()> {
         if self.worker.is_none() {
             let (calls, received) = channel::<Call>();
             let worker = thread::Builder::new().name("pmbpf-open".to_owned()).stack_size(256 << 10);
+            self.thread = Arc::default();
+            let thread = Arc::clone(&self.thread);
             let serve = move || {
+                let _ = thread.set(rustix::thread::gettid().as_raw_nonzero().get());
                 keep_only(rights());
                 received.into_iter().for_each(|call| call());
             };

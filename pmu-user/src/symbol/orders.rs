@@ -17,7 +17,7 @@ use rustix::{
     thread::CapabilitySet,
 };
 
-use super::{Named, OVERTIME, Samples, Snapshot, open, tracker::Tracker};
+use super::{NAMING_ALL, NAMING_MAX, Named, OVERTIME, Samples, Snapshot, open, tracker::Tracker};
 use crate::{
     drain::Located,
     machine::{monotonic_ns, privilege::keep_only},
@@ -34,11 +34,12 @@ pub(super) enum Order {
     Execute(u32),
     Listen(SideBand),
     /// Samples, and when their drain was done.
-    Locate(Samples, u64),
+    Locate(Arc<Samples>, u64),
     Unwind(Vec<Snapshot>),
     /// Names are looked up as the run goes.
     NameAsItGoes,
-    NameNew(Instant),
+    NameNew,
+    /// Until then by the clock that never stands.
     NameAll(Instant),
 }
 
@@ -136,6 +137,13 @@ impl Orders {
         (Self { orders, wake, lost, cpu_ns, unwinds }, Answers(answers))
     }
 
+    /// Without a thread.
+    #[cfg(test)]
+    pub(super) fn to_no_thread() -> (Self, Answers) {
+        let (lost, cpu_ns, unwinds) = (Arc::default(), Arc::default(), Arc::default());
+        (Self { orders: channel().0, wake: None, lost, cpu_ns, unwinds }, Answers(channel().1))
+    }
+
     /// Gives an order. Is there anybody to take it?
     pub(super) fn give(&self, order: Order) -> bool {
         let given = self.orders.send(order).is_ok();
@@ -204,11 +212,13 @@ impl Worker {
                 return Some(Answer::Located(tracker.locate(&samples, drained_ns)));
             }
             Order::NameAsItGoes => tracker.name_as_it_goes(),
-            Order::NameNew(deadline) => {
+            Order::NameNew => {
+                let deadline = tracker.symbolizer.within(NAMING_MAX);
                 tracker.name_new(deadline);
                 self.cpu_ns.store(cpu_ns(tracker), Ordering::Relaxed);
             }
-            Order::NameAll(deadline) => {
+            Order::NameAll(until) => {
+                let deadline = tracker.symbolizer.within(NAMING_ALL).not_after(until);
                 let located = tracker.unwinding.take();
                 let names = tracker.name_all(deadline);
                 self.cpu_ns.store(cpu_ns(tracker), Ordering::Relaxed);

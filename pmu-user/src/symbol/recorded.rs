@@ -7,7 +7,7 @@ use std::{
     fs::File,
     os::fd::OwnedFd,
     path::{Path, PathBuf},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use super::{
@@ -89,7 +89,8 @@ pub fn instructions_recorded(
         return Err("no folder of --symfs has its file with the recorded build id".to_owned());
     };
     let files = with(binary, files.debug.as_ref(), None);
-    let found = symbolizer.instructions(offset, &files, Instant::now() + FILE);
+    let until = symbolizer.within(FILE);
+    let found = symbolizer.instructions(offset, &files, until);
     let found = found.map_err(|why| why.text().to_owned())?;
     Ok(found.into_iter().map(|(offset, text)| (offset, Untrusted::new(text))).collect())
 }
@@ -120,7 +121,8 @@ impl Files {
             for (folder, path) in folders.iter().flat_map(|of| candidates.iter().map(move |path| (of, path)))
             {
                 let Ok((file, _)) = within(folder, path) else { continue };
-                let Ok(identity) = symbolizer.identify(&file, Instant::now() + FILE) else { continue };
+                let until = symbolizer.within(FILE);
+                let Ok(identity) = symbolizer.identify(&file, until) else { continue };
                 if identity.build_id.as_deref() == Some(&*id) {
                     files.take(file, &identity, links);
                 }
@@ -218,7 +220,8 @@ fn look_up(symbolizer: &mut Symbolizer, modules: &[Unnamed], files: &Files) -> V
     };
     let offsets: Vec<u64> = modules.iter().map(|(_, module)| module.offset).collect();
     let mut ask = |request, files: &[&File]| {
-        symbolizer.names(&request, offsets.len(), files, Instant::now() + FILE).ok()
+        let until = symbolizer.within(FILE);
+        symbolizer.names(&request, offsets.len(), files, until).ok()
     };
     let functions = ask(Request::Symbols(offsets.clone(), recorded.clone()), &with(first, debug, None));
     // The shared file follows the debug file, which may be the first.

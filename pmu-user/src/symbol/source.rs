@@ -14,7 +14,7 @@ use super::{
     open,
 };
 use crate::{
-    drain::{SourceRow, Word},
+    drain::{SourceRow, Word, in_time},
     untrusted::Untrusted,
 };
 
@@ -51,7 +51,13 @@ impl CodeSource {
             CodeSourceKind::File(image) => image.identity.loaded.clone(),
             _ => Vec::new(),
         };
-        SourceRow { source, path, build_id, unnamed: self.why_not().unwrap_or(NOT_YET).to_owned(), loaded }
+        SourceRow {
+            source,
+            path,
+            build_id,
+            unnamed: self.why_not().unwrap_or(in_time::NOT_YET).to_owned(),
+            loaded,
+        }
     }
 
     /// May names of its code be found?
@@ -67,8 +73,6 @@ impl CodeSource {
         }
     }
 }
-
-const NOT_YET: &str = "not looked up";
 
 #[derive(Debug)]
 pub(super) enum CodeSourceKind {

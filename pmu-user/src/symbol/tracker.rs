@@ -1,6 +1,7 @@
 //! Follows processes and locates addresses: in which file, at which offset. Runs on a thread of its own, because a stranger
 //! can make whoever opens his files wait.
 
+mod frames;
 mod images;
 pub(super) mod unwinding;
 mod vdso;
@@ -13,11 +14,10 @@ use std::{
 use pmu_common::config::OUTSIDE;
 
 pub(super) use self::images::IDENTIFYING;
-use self::unwinding::Unwinding;
+use self::{frames::ByPointers, unwinding::Unwinding};
 use super::{
     OffCpuStack, Samples,
     address_map::{AddressMap, FileId, Region},
-    addresses,
     child::Symbolizer,
     kernel::KernelNamer,
     listening::Listening,
@@ -26,7 +26,7 @@ use super::{
     source::{CodeSource, CodeSourceKind, PerfMap},
 };
 use crate::{
-    drain::{At, CodeRow, CodeStackRow, HotRow, Located, Name, OffCpuStackRow, StackRow},
+    drain::{At, CodeRow, CodeStackRow, HotRow, Located, Name, OffCpuStackRow, StackRow, in_time},
     perf::side_band::{SideBand, What},
 };
 
@@ -62,6 +62,8 @@ pub(super) struct Tracker {
     names_as_it_goes: bool,
     /// Names that were, and were not told yet.
     pub(super) named: Vec<Name>,
+    /// User frames that the kernel follows at most.
+    frames_max: usize,
 }
 
 impl Tracker {
@@ -82,6 +84,7 @@ impl Tracker {
             wanted: 0,
             names_as_it_goes: false,
             named: Vec::new(),
+            frames_max: frames::followed_max(),
         };
         // Whoever gives up waiting for the tracker names this source by its number.
         let late = tracker.nowhere(LATE_WHY);
@@ -178,11 +181,11 @@ impl Tracker {
         let row = |((slot, event, cpu, at), count)| CodeRow { slot, at, count, event, cpu };
         located.code = code.into_iter().map(row).collect();
         for StackRow { slot, tgid, kernel, user, count, event } in &samples.stacks {
-            let frames = self.frames(kernel, *tgid, user, &mut located);
+            let frames = self.frames(kernel, (*tgid, user), ByPointers::OfSample, &mut located);
             located.stacks.push(CodeStackRow { slot: *slot, frames, count: *count, event: *event });
         }
         for OffCpuStack { slot, tgid, kernel, user, time } in &samples.off_cpu {
-            let frames = self.frames(kernel, *tgid, user, &mut located);
+            let frames = self.frames(kernel, (*tgid, user), ByPointers::OfWait, &mut located);
             located.off_cpu.push(OffCpuStackRow { slot: *slot, frames, time: *time });
         }
         for &address in &samples.kernel {
@@ -190,11 +193,6 @@ impl Tracker {
         }
         self.processes.drained(drained_ns);
         located
-    }
-
-    /// The code of a stack, innermost first.
-    fn frames(&mut self, kernel: &[u64], tgid: u32, user: &[u64], located: &mut Located) -> Vec<At> {
-        addresses(kernel, tgid, user).map(|(tgid, address)| self.at(tgid, address, 0, located)).collect()
     }
 
     /// The code at an address of a process (0 for the kernel), whose name will be looked up for so many samples more. A source
@@ -317,7 +315,7 @@ impl Tracker {
 
 /// The source of samples that nobody waited for: the tracker's first of its kind.
 pub(super) const LATE: u32 = VDSO + 1;
-pub(super) const LATE_WHY: &str = "names: finding out what is mapped took too long";
+pub(super) const LATE_WHY: &str = in_time::LATE;
 const TOO_MANY: &str = "names: too many files";
 const OUTSIDE_OF_NAMESPACE: &str = "the process is outside of this PID namespace";
 const GONE: &str = "the process ended before its address map was read";
@@ -329,7 +327,7 @@ fn read(patience: &mut Patience, tgid: u32) -> Result<AddressMap, &'static str> 
         return Err(OUTSIDE_OF_NAMESPACE);
     }
     match patience.call(move || AddressMap::read(tgid)) {
-        None => Err("names: its address map took too long"),
+        None => Err(in_time::SLOW_MAP),
         Some(Ok(map)) => Ok(map),
         Some(Err(error)) if error.kind() == io::ErrorKind::PermissionDenied => {
             Err("its address map may not be read: CAP_SYS_PTRACE is missing")

@@ -15,6 +15,7 @@ use crate::{
         filter::{Pattern, Unmet},
         shed,
         topdown::{Drilling, OneRun, Prepared, topdown},
+        unnamed,
     },
     model::{BOUNDS, Bounds, Interval, Ledger},
     plan::{Plan, metrics::Metrics, multiplexing::Multiplexing, request::Descend},
@@ -142,6 +143,7 @@ impl<'a> TasksPart<'a> {
     /// Adds the whole run to a report.
     pub(super) fn whole(&self, into: &mut Report) {
         self.report(&self.total, into);
+        into.missing.extend(unnamed::missing(&self.ledger, &self.total));
     }
 
     pub(super) fn name(&mut self, names: &Names) {

@@ -119,7 +119,7 @@ pub(super) fn matched(frame: &Frame) -> Option<Frame> {
             Frame::Offset { module: file(module), build_id: Some(id.clone()), offset: *offset }
         }
         Frame::Offset { .. } | Frame::Address(_) => return None,
-        Frame::Rest => Frame::Rest,
+        Frame::Rest | Frame::Cut(_) => frame.clone(),
     })
 }
 

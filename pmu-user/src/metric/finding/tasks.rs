@@ -217,7 +217,7 @@ fn named(frame: &Frame) -> Option<(Untrusted, Option<Untrusted>)> {
         Frame::Function { name, module, .. } => (name.clone(), module.clone()),
         Frame::Offset { module, offset, .. } => (at(offset), Some(module.clone())),
         Frame::Address(address) => (at(address), None),
-        Frame::Rest => return None,
+        Frame::Rest | Frame::Cut(_) => return None,
     })
 }
 

@@ -110,7 +110,7 @@ pub(in crate::metric) fn modules(functions: &[TargetFunction], sampled: &Sampled
         let module = match &hot.frame {
             Frame::Function { module, .. } => module.as_ref(),
             Frame::Offset { module, .. } => Some(module),
-            Frame::Address(_) | Frame::Rest => None,
+            Frame::Address(_) | Frame::Rest | Frame::Cut(_) => None,
         };
         let build_id = hot.build_id.as_ref().filter(|_| module.is_some());
         sums.entry((hot.kernel, module, build_id)).or_default().merge(&of(&hot.tallies, 0));

@@ -3,7 +3,8 @@
 use super::{ends, lines::Lines, stacks};
 use crate::{
     drain::{
-        At, Code, CodeStackRow, Line, Located, Name, Names, SlotId, TasksDrain, Word, unwinding::Unwinding,
+        At, Code, CodeStackRow, Cut, Line, Located, Name, Names, SlotId, TasksDrain, Word,
+        unwinding::Unwinding,
     },
     model::{Ledger, WeightedSamples},
     untrusted::Untrusted,
@@ -124,4 +125,26 @@ fn a_stack_has_frames_of_inlined_functions_and_keeps_their_lines_apart() {
         })
         .collect();
     assert_eq!(by_line, [(vec![8, 10], 3), (vec![9, 10], 2)]);
+}
+
+#[test]
+fn stacks_that_were_cut_and_stacks_that_break_off_are_counted_apart() {
+    let at = |offset| At { source: 3, offset };
+    let row = |frames: Vec<At>, count| CodeStackRow { slot: SlotId::default(), frames, count, event: 0 };
+    let stacks = vec![
+        row(vec![at(1), Cut::Deep(127).at()], 20),
+        row(vec![at(1), Cut::Broken.at()], 10),
+        // The kernel's part alone was cut.
+        row(vec![At::kernel(9), Cut::Deep(127).at()], 500),
+        // As earlier versions recorded it.
+        row((0..127).map(at).collect(), 5),
+        row(vec![at(1)], 65),
+    ];
+    let located = Located { stacks, ..Located::default() };
+    let mut ledger = Ledger::new();
+    let interval = ledger.advance(&TasksDrain { at_ns: 1, located, ..TasksDrain::default() });
+    let name = Name::new(at(1), Ok(Code { function: Untrusted::from("_start"), ..checkout(&[]) }));
+    ledger.name(&Names { names: vec![name], ..Names::default() });
+    let found = ends(&ledger, &interval).unwrap();
+    assert_eq!((found.samples, found.early, found.deep, found.frames_max), (100, 10, 25, Some(127)));
 }

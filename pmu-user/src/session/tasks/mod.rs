@@ -20,12 +20,7 @@ mod ring_reader;
 mod sampling;
 mod throttling;
 
-use std::{
-    io,
-    path::PathBuf,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{io, path::PathBuf, sync::Arc, time::Instant};
 
 use pmu_common::{config::TARGET_FROM_EXEC, cpu::COUNTED_WORD, off_cpu::OffCpu, owner::Rare};
 use tokio::io::unix::AsyncFd;
@@ -50,9 +45,6 @@ use crate::{
     perf::Counter,
     symbol::{Named, Samples, Symbols},
 };
-
-/// Time that looking up names may take at the end: a report is due within two seconds of a signal.
-const NAMING: Duration = Duration::from_millis(1200);
 
 /// Everything that is open of tasks during a run.
 pub(in crate::session) struct TasksSession {
@@ -369,9 +361,14 @@ impl TasksSession {
         self.symbols.name_as_it_goes();
     }
 
+    /// From now on names of functions come with the drains whose samples hit them.
+    pub(super) fn name_with_drains(&mut self) {
+        self.symbols.name_with_drains();
+    }
+
     /// Looks up the names of what was hot, once everything else is safe.
     pub(super) fn name(&mut self) -> Names {
-        let Named { names, located } = self.symbols.name_all(Instant::now() + NAMING);
+        let Named { names, located } = self.symbols.name_all();
         Names { names, located, cost: self.cost() }
     }
 

@@ -2,6 +2,7 @@
 //! files as descriptors; the process has no capability, little memory and can open nothing, so whoever crafts a file to
 //! crash, bloat or hang whatever parses it loses the names in that file. This side trusts no answer.
 
+mod clock;
 mod demangle;
 mod dwarf;
 mod elf;
@@ -25,7 +26,7 @@ use std::{
     os::unix::{net::UnixStream, process::CommandExt as _},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use rustix::{
@@ -33,10 +34,16 @@ use rustix::{
     io::Errno,
 };
 
-pub(super) use self::dwarf::without_lines;
 pub use self::serve::serve;
-pub(super) use self::wire::{ADDRESSES_MAX, End, Identity, Mapped, Request, STACKS_MAX, Start, Unwound, Why};
-use self::wire::{Answer, Found, SEGMENTS_MAX, receive, send};
+pub(super) use self::{
+    clock::{Clock, Deadline, is_runnable},
+    dwarf::without_lines,
+    wire::{ADDRESSES_MAX, End, FRAMES_MAX, Identity, Mapped, Request, STACKS_MAX, Start, Unwound, Why},
+};
+use self::{
+    clock::{LOOK, Watched},
+    wire::{Answer, Found, SEGMENTS_MAX, receive, send},
+};
 use crate::{
     drain::Code,
     machine::{duration_ns, stat::after_name},
@@ -51,10 +58,10 @@ pub const SUBCOMMAND: &str = "__symbolize";
 /// Times that the process is started. Whoever crashes it this often keeps it down.
 const STARTS_MAX: u32 = 64;
 
-/// CPU time that an answer about call frame information may take.
-const BUSY_MAX: Duration = Duration::from_millis(300);
-/// How often to look whether it has.
-const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+/// How often to look at it.
+const POLL: Timespec = Timespec { tv_sec: 0, tv_nsec: LOOK.as_nanos() as i64 };
+/// How often a process that was killed may be found blocked before it is left behind.
+const LOOKS_MAX: u32 = 100;
 /// `utime` in `/proc/PID/stat`, from the state on; `stime` follows.
 const USER_FIELD: usize = 11;
 
@@ -65,8 +72,8 @@ pub(super) struct Symbolizer {
     starts: u32,
     /// CPU time of processes that have ended.
     past_cpu_ns: u64,
-    /// CPU time that an answer may take, where that is less than the time until it is due.
-    busy_max: Duration,
+    /// What deadlines are read on.
+    clock: Clock,
     /// The program that is started, if it is not this one.
     program: Option<PathBuf>,
 }
@@ -87,7 +94,7 @@ impl Symbolizer {
     }
 
     /// Who an ELF file is.
-    pub(super) fn identify(&mut self, file: &File, deadline: Instant) -> Result<Identity, Why> {
+    pub(super) fn identify(&mut self, file: &File, deadline: Deadline) -> Result<Identity, Why> {
         match self.ask(&Request::Identify, &[file], &[], deadline)? {
             Found::Identity(mut identity) => {
                 identity.loaded.truncate(SEGMENTS_MAX);
@@ -98,8 +105,7 @@ impl Symbolizer {
     }
 
     /// Has the call frame information of a file kept, by its number.
-    pub(super) fn keep_frames(&mut self, file: u32, files: &[&File], deadline: Instant) -> Result<(), Why> {
-        self.busy_max = BUSY_MAX;
+    pub(super) fn keep_frames(&mut self, file: u32, files: &[&File], deadline: Deadline) -> Result<(), Why> {
         match self.ask(&Request::Frames(file), files, &[], deadline)? {
             Found::Ready => Ok(()),
             _ => Err(Why::Crashed),
@@ -107,7 +113,7 @@ impl Symbolizer {
     }
 
     /// Starts the process that unwinds, with the vDSO by this number. What it works until it answers is no stranger's doing.
-    pub(super) fn begin(&mut self, vdso: u32, deadline: Instant) -> Result<(), Why> {
+    pub(super) fn begin(&mut self, vdso: u32, deadline: Deadline) -> Result<(), Why> {
         self.ask(&Request::Frames(vdso), &[], &[], deadline).map(drop)
     }
 
@@ -117,14 +123,23 @@ impl Symbolizer {
         mappings: &[Mapped],
         starts: &[Start],
         bytes: &[&[u8]],
-        deadline: Instant,
+        deadline: Deadline,
     ) -> Result<Vec<Unwound>, Why> {
-        self.busy_max = BUSY_MAX;
         let request = Request::Unwind(mappings.to_vec(), starts.to_vec());
         match self.ask(&request, &[], bytes, deadline)? {
             Found::Stacks(stacks) if stacks.len() == starts.len() => Ok(stacks),
             _ => Err(Why::Crashed),
         }
+    }
+
+    /// The clock that deadlines are read on.
+    pub(super) const fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// A deadline after so much of its time.
+    pub(super) fn within(&self, time: Duration) -> Deadline {
+        self.clock.within(time)
     }
 
     /// Is there a process? Not after one has failed.
@@ -154,7 +169,7 @@ impl Symbolizer {
         request: &Request,
         addresses: usize,
         files: &[&File],
-        deadline: Instant,
+        deadline: Deadline,
     ) -> Result<Vec<Result<Code, Why>>, Why> {
         match self.ask(request, files, &[], deadline)? {
             Found::Names(names) if names.len() == addresses => Ok(names),
@@ -167,7 +182,7 @@ impl Symbolizer {
         &mut self,
         offset: u64,
         files: &[&File],
-        deadline: Instant,
+        deadline: Deadline,
     ) -> Result<Vec<(u64, Vec<u8>)>, Why> {
         match self.ask(&Request::Instructions(offset), files, &[], deadline)? {
             Found::Instructions(instructions) => Ok(instructions),
@@ -185,19 +200,21 @@ impl Symbolizer {
         request: &Request,
         files: &[&File],
         bytes: &[&[u8]],
-        deadline: Instant,
+        deadline: Deadline,
     ) -> Result<Found, Why> {
         if self.running.is_none() {
             self.running = Some(self.start()?);
         }
         let running = self.running.as_mut().ok_or(Why::NoProcess)?;
-        let busy_max = std::mem::take(&mut self.busy_max);
-        match running.ask(request, files, bytes, (busy_max, deadline)) {
+        let mut watched = Watched::begin(running.process.id(), self.clock);
+        match running.ask(request, files, bytes, (&mut watched, deadline)) {
             Ok(answer) => {
                 running.cpu_ns = answer.cpu_ns;
+                self.clock = watched.answered();
                 answer.found
             }
             Err(why) => {
+                self.clock = watched.so_far();
                 self.end();
                 Err(why)
             }
@@ -219,8 +236,19 @@ impl Symbolizer {
             // What an answer that nobody waited for has taken, it could not say.
             self.past_cpu_ns += running.cpu_ns.max(running.spent_ns());
             let _ = running.process.kill();
-            let _ = running.process.wait();
+            reap(running.process);
         }
+    }
+}
+
+/// Waits for the end of a process that was killed. One that is blocked in the kernel ends when what it reads comes; it is left behind.
+fn reap(mut process: Child) {
+    let (stat, mut looks) = (format!("/proc/{}/stat", process.id()), 0);
+    while let Ok(None) = process.try_wait()
+        && looks < LOOKS_MAX
+    {
+        looks += u32::from(!is_runnable(&stat));
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
@@ -248,19 +276,13 @@ impl Running {
         request: &Request,
         files: &[&File],
         bytes: &[&[u8]],
-        (busy_max, deadline): (Duration, Instant),
+        (watched, deadline): (&mut Watched, Deadline),
     ) -> Result<Answer, Why> {
-        let busy_before = self.busy();
-        let left = || match deadline.saturating_duration_since(Instant::now()) {
-            Duration::ZERO => Err(io::Error::from(io::ErrorKind::TimedOut)),
-            left => Ok(Some(left)),
-        };
+        let left = || deadline.left().map(Some);
         let sent = left().and_then(|left| self.stream.set_write_timeout(left));
         sent.and_then(|()| send(&mut self.stream, request, files)).map_err(|error| why(&error))?;
         bytes.iter().try_for_each(|bytes| self.stream.write_all(bytes)).map_err(|error| why(&error))?;
-        if busy_max > Duration::ZERO {
-            self.wait(busy_before + busy_max, deadline)?;
-        }
+        self.wait(watched, deadline)?;
         let wait = |stream: &UnixStream| stream.set_read_timeout(left()?);
         match receive::<Answer>(&mut self.stream, wait) {
             Ok(Some((answer, _))) => Ok(answer),
@@ -271,14 +293,12 @@ impl Running {
 }
 
 impl Running {
-    /// Waits for an answer until it is due, or until the process has worked so long: it may have to wait for a CPU itself.
-    fn wait(&self, busy_max: Duration, deadline: Instant) -> Result<(), Why> {
+    /// Waits for an answer until it is due.
+    fn wait(&self, watched: &mut Watched, deadline: Deadline) -> Result<(), Why> {
         loop {
             let mut streams = [PollFd::new(&self.stream, PollFlags::IN)];
-            match poll(&mut streams, Some(&LOOK)) {
-                Ok(0) | Err(Errno::INTR) if Instant::now() >= deadline || self.busy() >= busy_max => {
-                    return Err(Why::Slow);
-                }
+            match poll(&mut streams, Some(&POLL)) {
+                Ok(0) | Err(Errno::INTR) if watched.is_over(deadline) => return Err(Why::Slow),
                 Ok(0) | Err(Errno::INTR) => {}
                 Ok(_) => return Ok(()),
                 Err(_) => return Err(Why::Crashed),

@@ -5,13 +5,14 @@ use std::{
     fs::File,
     io::{self, Read},
     os::unix::fs::FileExt as _,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use super::{
     symbols::{Binding, Rank},
     wire::Why,
 };
+use crate::machine::{duration_ns, own_cpu_ns};
 
 /// Bytes that are read at a time.
 const PIECE_BYTES: usize = 1 << 16;
@@ -19,7 +20,7 @@ const PIECE_BYTES: usize = 1 << 16;
 const LINE_BYTES_MAX: usize = 8192;
 /// Bytes of a `perf-PID.map` that are read: some 400,000 functions.
 const PERF_MAP_BYTES_MAX: u64 = 32 << 20;
-/// How long reading one may take.
+/// CPU time that reading one may take.
 const PERF_MAP: Duration = Duration::from_millis(200);
 
 /// A file from its beginning on, wherever whoever else holds it open has come: several requests may be about one file.
@@ -84,7 +85,7 @@ pub(super) fn perf_map(file: &File, addresses: &[u64]) -> Result<Vec<Result<Vec<
     let mut wanted = sorted::<Option<Vec<u8>>>(addresses);
     let whole = for_each_line(
         FromStart::of(file).take(PERF_MAP_BYTES_MAX),
-        Some(Instant::now() + PERF_MAP),
+        Some(own_cpu_ns() + duration_ns(PERF_MAP)),
         |line| {
             let mut fields = line.splitn(3, |&byte| byte == b' ');
             let range = (fields.next().and_then(hexadecimal), fields.next().and_then(hexadecimal));
@@ -140,16 +141,16 @@ enum Whole {
     No,
 }
 
-/// Calls `each` with every line that is read until `deadline`; only with the beginning of a long one.
+/// Calls `each` with every line that is read until this process has taken `deadline_ns` of CPU time; only with the beginning of a long one.
 fn for_each_line(
     mut file: impl Read,
-    deadline: Option<Instant>,
+    deadline_ns: Option<u64>,
     mut each: impl FnMut(&[u8]),
 ) -> Result<Whole, Why> {
     let mut room = vec![0; PIECE_BYTES + LINE_BYTES_MAX];
     let (mut filled, mut skips) = (0, false);
     loop {
-        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+        if deadline_ns.is_some_and(|deadline_ns| own_cpu_ns() >= deadline_ns) {
             return Ok(Whole::No);
         }
         let got = match file.read(&mut room[filled..]) {

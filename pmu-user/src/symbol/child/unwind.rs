@@ -9,11 +9,10 @@ use framehop::{
     Unwinder as _, UnwinderNative,
 };
 use object::{Object as _, ObjectSection as _, ObjectSegment as _};
-use pmu_common::ring::STACK_FRAMES;
 
 use super::{
     elf::parse,
-    wire::{End, Mapped, Start, Unwound, Why},
+    wire::{End, FRAMES_MAX, Mapped, Start, Unwound, Why},
 };
 
 /// Bytes of call frame information of one file. Those of the largest browsers take some 20 MB.
@@ -136,7 +135,7 @@ impl Unwinder {
         let mut frames = vec![instruction];
         let mut address = FrameAddress::from_instruction_pointer(instruction);
         let end = loop {
-            if frames.len() == STACK_FRAMES {
+            if frames.len() == FRAMES_MAX {
                 break End::Deep;
             }
             let (unwinder, here) = match self.files.module(mappings, address) {

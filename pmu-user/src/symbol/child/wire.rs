@@ -14,12 +14,14 @@ use rustix::net::{
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::drain::{Code, Loaded};
+use crate::drain::{Code, Loaded, in_time};
 
 /// Largest frame: the names of one request's addresses.
 const FRAME_BYTES_MAX: usize = 16 << 20;
 /// Addresses of one request.
 pub(in crate::symbol) const ADDRESSES_MAX: usize = 2048;
+/// Frames of a stack that is unwound.
+pub(in crate::symbol) const FRAMES_MAX: usize = 1024;
 /// Stacks of one request.
 pub(in crate::symbol) const STACKS_MAX: usize = 32;
 /// Their bytes.
@@ -187,8 +189,8 @@ impl Why {
                 "kernel addresses are hidden: CAP_SYSLOG, or kernel.kptr_restrict=0 and perf_event_paranoid<=1"
             }
             Self::Crashed => "names: crashed on this file",
-            Self::Slow => "names: file took too long",
-            Self::NoTime => "names: no time was left",
+            Self::Slow => in_time::SLOW,
+            Self::NoTime => in_time::NO_TIME,
             Self::NoProcess => "names: their process cannot be started",
         }
     }

@@ -1,9 +1,6 @@
 //! Opens mapped files, each once, and finds out who they are.
 
-use std::{
-    path::Path,
-    time::{Duration, Instant},
-};
+use std::{path::Path, time::Duration};
 
 use super::{SOURCES_MAX, Tracker};
 use crate::symbol::{
@@ -115,10 +112,10 @@ impl Tracker {
             Some(None) => Err(Why::Unreadable),
             Some(Some(file)) => Ok(file),
         };
-        let identity = file
-            .as_ref()
-            .map_err(|why| *why)
-            .and_then(|file| self.symbolizer.identify(file, Instant::now() + IDENTIFYING));
+        let identity = file.as_ref().map_err(|why| *why).and_then(|file| {
+            let until = self.symbolizer.within(IDENTIFYING);
+            self.symbolizer.identify(file, until)
+        });
         match identity {
             Ok(identity) => {
                 image.identity = identity;

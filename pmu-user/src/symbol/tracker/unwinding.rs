@@ -12,23 +12,20 @@ use std::{
 
 use bytes::Bytes;
 
-use super::{Tracker, VDSO};
+use super::{Tracker, VDSO, frames::ByPointers};
 use crate::{
-    drain::{At, CodeStackRow, Located, SlotId, unwinding::Kept},
+    drain::{At, CodeStackRow, Cut, Located, SlotId, unwinding::Kept},
     symbol::{
-        addresses,
-        child::{End, Mapped, STACKS_MAX, Start, Symbolizer, Unwound, Why},
+        child::{Deadline, End, FRAMES_MAX, Mapped, STACKS_MAX, Start, Symbolizer, Unwound, Why},
         source::CodeSourceKind,
     },
 };
 
-/// How long unwinding the stacks of a request, or reading a file's call frame information, may take. Most of that is for a machine
-/// that is busy: the process may not work as long.
-const ANSWER: Duration = Duration::from_millis(1000);
-/// How long starting the process may take. It is nobody's doing but ours.
+/// How long unwinding the stacks of a request, or reading a file's call frame information, may take.
+const ANSWER: Duration = Duration::from_millis(300);
+/// How long starting the process may take. No file of a stranger is in that.
 const START: Duration = Duration::from_millis(2000);
-/// What all of it may take at first, and the part of the time that passes: of the process's CPU time, and the whole time of what
-/// failed.
+/// What all of it may take at first, and the part of the time that passes: of the process's CPU time, and the time of what failed.
 const SPENT_FIRST: Duration = Duration::from_millis(1500);
 const SPENT_PART: u32 = 4;
 /// CPU time after which a process makes room for a new one: there is a limit to its life.
@@ -126,11 +123,11 @@ impl Unwinding {
     }
 
     fn begin(&mut self) -> Result<(), Why> {
-        let begun = Instant::now();
-        let began = self.process.begin(VDSO, begun + START);
+        let (begun, until) = (self.process.clock().now(), self.process.within(START));
+        let began = self.process.begin(VDSO, until);
         self.files.insert(VDSO, began);
         if !self.process.is_running() {
-            self.spent += begun.elapsed();
+            self.spent += self.process.clock().now().saturating_duration_since(begun);
             self.process.retire();
             return Err(Why::NoProcess);
         }
@@ -143,16 +140,17 @@ impl Unwinding {
     }
 
     /// Asks the process for something, and keeps account of what that takes.
-    fn ask<T>(&mut self, ask: impl FnOnce(&mut Symbolizer, Instant) -> Result<T, Why>) -> Result<T, Why> {
+    fn ask<T>(&mut self, ask: impl FnOnce(&mut Symbolizer, Deadline) -> Result<T, Why>) -> Result<T, Why> {
         if !self.process.is_running() {
             self.begin()?;
         }
-        let (begun, before_ns) = (Instant::now(), self.process.cpu_ns());
-        let answer = ask(&mut self.process, begun + ANSWER);
+        let (begun, before_ns) = (self.process.clock().now(), self.process.cpu_ns());
+        let until = self.process.within(ANSWER);
+        let answer = ask(&mut self.process, until);
         if self.process.is_running() {
             self.spent += Duration::from_nanos(self.process.cpu_ns().saturating_sub(before_ns));
         } else {
-            self.spent += begun.elapsed();
+            self.spent += self.process.clock().now().saturating_duration_since(begun);
         }
         // How often it may be started follows from the time that it may take.
         if !self.process.is_running() || self.process.running_cpu_ns() > LIFE_NS {
@@ -181,19 +179,29 @@ impl Tracker {
 
     /// Adds a sample with its user stack, or why that stays as it is.
     fn add(&mut self, snapshot: &Snapshot, found: Result<Unwound, Kept>) {
-        let found = found.and_then(|unwound| {
-            let longer = unwound.frames.len() >= snapshot.user.len();
-            let whole = matches!(unwound.end, End::First | End::Deep);
-            if whole || longer { Ok(unwound) } else { Err(Kept::Shorter) }
-        });
-        let user = found.as_ref().map_or(&snapshot.user, |unwound| &unwound.frames);
+        let Snapshot { tgid, kernel, user, .. } = snapshot;
         let mut located = std::mem::take(&mut self.unwinding.located);
-        let frames: Vec<At> = addresses(&snapshot.kernel, snapshot.tgid, user)
-            .map(|(tgid, address)| self.at(tgid, address, 0, &mut located))
-            .collect();
+        let found = found.and_then(|unwound| {
+            let whole = matches!(unwound.end, End::First | End::Deep);
+            let longer = whole || unwound.frames.len() >= self.user_frames(*tgid, user, &mut located).0.len();
+            if longer { Ok(unwound) } else { Err(Kept::Shorter) }
+        });
+        let mut frames = match &found {
+            Err(_) => self.frames(kernel, (*tgid, user), ByPointers::OfSample, &mut located),
+            Ok(unwound) => {
+                let mut frames = self.kernel_frames(kernel, &mut located);
+                frames.extend(unwound.frames.iter().map(|&address| self.at(*tgid, address, 0, &mut located)));
+                frames
+            }
+        };
         match &found {
             Ok(unwound) => {
                 located.unwinding.unwound += 1;
+                match unwound.end {
+                    End::First => {}
+                    End::Deep => frames.push(Cut::Deep(FRAMES_MAX as u32).at()),
+                    End::Lost | End::Unmapped(_) | End::Absent(_) => frames.push(Cut::Broken.at()),
+                }
                 let first = frames.last().filter(|_| unwound.end == End::First);
                 if let Some(&first) = first
                     && self.unwinding.first.len() < FIRST_MAX

@@ -5,7 +5,6 @@ use std::{
     fs::File,
     io::{self, Write as _},
     os::unix::fs::FileExt as _,
-    time::Instant,
 };
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
@@ -39,7 +38,8 @@ impl Tracker {
             return None;
         }
         let file = in_memory(&content).ok()?;
-        let identity = self.symbolizer.identify(&file, Instant::now() + IDENTIFYING).ok()?;
+        let until = self.symbolizer.within(IDENTIFYING);
+        let identity = self.symbolizer.identify(&file, until).ok()?;
         let path = Untrusted::from("[vdso]");
         let number = self.sources.len() as u32;
         let image = Image { path, file: Ok(file), identity, debug: None, openings: 1 };

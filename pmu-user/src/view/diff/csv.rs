@@ -88,7 +88,9 @@ fn code(what: &What) -> [String; 3] {
                 Frame::Function { module: Some(module), .. } | Frame::Offset { module, .. } => {
                     module.csv().into_owned()
                 }
-                Frame::Function { module: None, .. } | Frame::Address(_) | Frame::Rest => String::new(),
+                Frame::Function { module: None, .. } | Frame::Address(_) | Frame::Rest | Frame::Cut(_) => {
+                    String::new()
+                }
             };
             let mode = if *kernel { "kernel" } else { "user" };
             [shown(frame_in_bytes(frame)), module, mode.to_owned()]

@@ -83,5 +83,6 @@ fn frame_in_bytes(frame: &Frame) -> Vec<u8> {
         }
         Frame::Address(address) => format!("{address:#x}").into_bytes(),
         Frame::Rest => b"(rare code)".to_vec(),
+        Frame::Cut(cut) => cut.in_words().into_bytes(),
     }
 }

@@ -173,7 +173,7 @@ impl Builder {
         let Some(&(frame, _)) = frames.last() else { return 0 };
         let mapping_id = self.mapping(frame, is_kernel);
         let (address, is_named) = match frame {
-            Frame::Function { .. } | Frame::Rest => (0, true),
+            Frame::Function { .. } | Frame::Rest | Frame::Cut(_) => (0, true),
             Frame::Offset { offset: address, .. } | Frame::Address(address) => (*address, false),
         };
         let line = frames.iter().filter(|_| is_named);

@@ -22,6 +22,7 @@ pub(super) fn code(frame: &Frame) -> String {
         }
         Frame::Address(address) => format!("{address:#x}"),
         Frame::Rest => "(the rest)".to_owned(),
+        Frame::Cut(cut) => cut.in_words(),
     }
 }
 
@@ -30,7 +31,7 @@ pub(super) const fn file(frame: &Frame) -> Option<&Untrusted> {
     match frame {
         Frame::Function { module, .. } => module.as_ref(),
         Frame::Offset { module, .. } => Some(module),
-        Frame::Address(_) | Frame::Rest => None,
+        Frame::Address(_) | Frame::Rest | Frame::Cut(_) => None,
     }
 }
 

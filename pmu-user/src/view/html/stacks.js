@@ -9,6 +9,7 @@ function frameLabel(frame) {
   const module = frame.module ? frame.module.replace(/^.*\//, "") : "";
   if (frame.offset !== undefined) return module + "+0x" + frame.offset.toString(16);
   if (frame.rest) return "rare code together";
+  if (frame.cut) return frame.cut === "deep" ? `cut at ${frame.frames} frames` : frame.cut === "broken" ? "callers not known" : "a caller may be missing";
   return /^\d+$/.test(frame.address) ? "0x" + BigInt(frame.address).toString(16) : String(frame.address ?? "?");
 }
 

@@ -9,7 +9,9 @@ use serde_json::{Map, Value as Json, json};
 
 use super::{super::words, Number, SCHEMA, extend, line, who::owner};
 use crate::{
-    drain::{Ending, Header, Id, Line, Owner, Stopped, TasksHeader, Usage, Workload, unwinding::Unwinding},
+    drain::{
+        Cut, Ending, Header, Id, Line, Owner, Stopped, TasksHeader, Usage, Workload, unwinding::Unwinding,
+    },
     machine::duration_ns,
     metric::{
         Blind, Books, CostReport, Followed, Frame, HotFunction, HotInlined, HotLine, HotModule, HotStack,
@@ -187,6 +189,10 @@ pub(in crate::view) fn frame(frame: &Frame) -> Json {
         }
         Frame::Address(address) => json!({"function": null, "module": null, "address": address}),
         Frame::Rest => json!({"function": null, "module": null, "rest": true}),
+        Frame::Cut(Cut::Deep(frames)) => {
+            json!({"function": null, "module": null, "cut": "deep", "frames": frames})
+        }
+        Frame::Cut(cut) => json!({"function": null, "module": null, "cut": cut.name()}),
     }
 }
 
@@ -202,7 +208,7 @@ fn tasks(header: &TasksHeader, report: &TasksReport) -> Json {
     json!({
             "user_stacks": report.stack_ends.as_ref().map(|ends| json!({
                 "samples": ends.samples, "end_early": ends.early, "share": ends.share.estimate,
-                "low": ends.share.low, "high": ends.share.high,
+                "low": ends.share.low, "high": ends.share.high, "cut": ends.deep,
                 "unwinding": ends.unwinding.as_ref().map(unwinding)})),
             "quality": quality_cell(report, header),
             "blind": blind_cell(&report.blind),

@@ -10,7 +10,9 @@ use super::{
 };
 use crate::{
     drain::{Line, Owner, TasksHeader},
-    metric::{Frame, HotFunction, HotInlined, OwnerOrTarget, RatioReport, TargetFunction, TasksReport},
+    metric::{
+        Frame, HotCode, HotFunction, HotInlined, OwnerOrTarget, RatioReport, TargetFunction, TasksReport,
+    },
     plan::Plan,
     table::quantity::Quantity,
     untrusted::Untrusted,
@@ -135,11 +137,18 @@ fn modules(into: &mut dyn Write, style: &Style, report: &TasksReport) -> io::Res
 
 /// The hottest functions of an interval, in a line; those that samples hit once may have been chance.
 pub(super) fn interval(into: &mut dyn Write, report: &TasksReport) -> io::Result<()> {
-    let shown = report.functions.iter().filter(|function| function.hot.samples > 1).take(OF_INTERVAL);
+    let hot = HotCode::of(&report.functions);
+    let shown = hot.iter().filter(|code| code.samples > 1).take(OF_INTERVAL);
     let shown: Vec<String> = shown
-        .map(|function| {
-            let share = percent(function.hot.share.estimate);
-            format!("{share} {} of {}", frame(&function.hot.frame), owners(&function.owners))
+        .map(|code| {
+            let TargetFunction { hot: HotFunction { frame, kernel, .. }, owners } = code.function;
+            let what = match frame {
+                Frame::Offset { .. } | Frame::Address(_) => {
+                    format!("{} (no names)", module(frame, *kernel))
+                }
+                frame => self::frame(frame),
+            };
+            format!("{} {what} of {}", percent(code.share), self::owners(owners))
         })
         .collect();
     if shown.is_empty() { Ok(()) } else { writeln!(into, "  hot: {}", shown.join(", ")) }
@@ -217,6 +226,7 @@ pub(super) fn frame(frame: &Frame) -> String {
         }
         Frame::Address(address) => format!("{address:#x}"),
         Frame::Rest => "(the rest)".to_owned(),
+        Frame::Cut(cut) => cut.in_words(),
     }
 }
 
@@ -224,7 +234,7 @@ fn module(frame: &Frame, kernel: bool) -> String {
     match frame {
         Frame::Function { module, .. } => file(module.as_ref(), kernel),
         Frame::Offset { module, .. } => file(Some(module), kernel),
-        Frame::Address(_) | Frame::Rest => file(None, kernel),
+        Frame::Address(_) | Frame::Rest | Frame::Cut(_) => file(None, kernel),
     }
 }
 

@@ -8,9 +8,9 @@ use super::{
     section,
 };
 use crate::{
-    drain::{TasksHeader, unwinding::Unwinding},
+    drain::{Cut, TasksHeader, unwinding::Unwinding},
     metric::{
-        StackEnds, TasksReport,
+        Frame, StackEnds, TasksReport,
         callers::{Branches, Call, Callers},
         off_cpu_stack,
     },
@@ -45,7 +45,10 @@ pub(super) fn write(
     if !report.off_cpu_callers.is_empty() {
         off_cpu(into, style, report)?;
     }
-    report.stack_ends.as_ref().map_or(Ok(()), |ends| stack_ends(into, ends))
+    report.stack_ends.as_ref().map_or(Ok(()), |ends| {
+        stack_ends(into, ends)?;
+        deep(into, ends)
+    })
 }
 
 /// Stacks of tasks that block, by their time.
@@ -55,6 +58,14 @@ fn off_cpu(into: &mut dyn Write, style: &Style, report: &TasksReport) -> io::Res
     for callers in &report.off_cpu_callers {
         let time = spread_cell(&off_cpu_stack::time(&callers.tally), duration);
         tree(into, style, callers, &format!("{time} of {} waits", callers.tally.samples))?;
+    }
+    let skipped = Frame::Cut(Cut::Skipped);
+    if report.off_cpu_stacks.iter().any(|stack| stack.frames.contains(&skipped)) {
+        writeln!(
+            into,
+            "  {COLUMNS}{}: by frame pointers, the caller of a function that keeps none, as those of libc that make system calls{COLUMNS:#}",
+            Cut::Skipped.in_words()
+        )?;
     }
     let waits = report.off_cpu_callers.iter().map(|callers| callers.tally);
     let mut taken = WeightedSamples::default();
@@ -141,7 +152,7 @@ fn chain(call: &Call) -> String {
 fn stack_ends(into: &mut dyn Write, ends: &StackEnds) -> io::Result<()> {
     let advice = match &ends.unwinding {
         None => {
-            "the code keeps no frame pointers there (add --unwind dwarf, or build with -fno-omit-frame-pointer)"
+            "where code keeps no frame pointer (C and C++ mostly do not, Go does; add --unwind dwarf, or build with -fno-omit-frame-pointer)"
         }
         Some(unwinding) => {
             unwound(into, unwinding)?;
@@ -156,6 +167,22 @@ fn stack_ends(into: &mut dyn Write, ends: &StackEnds) -> io::Result<()> {
         into,
         "  {WARNING}{share} of the user stacks end before their thread's first function: {advice}{WARNING:#}"
     )
+}
+
+/// Says how many user stacks have more frames than were taken, if any have.
+fn deep(into: &mut dyn Write, ends: &StackEnds) -> io::Result<()> {
+    if ends.deep == 0 {
+        return Ok(());
+    }
+    let advice = match ends.unwinding {
+        None => {
+            "add --unwind dwarf, which takes up to 1,024 in 16 KiB of stack; by frame pointers kernel.perf_event_max_stack limits them, up to 127"
+        }
+        Some(_) => "more are not taken",
+    };
+    let frames = ends.frames_max.map_or_else(|| "the most".to_owned(), |frames| frames.to_string());
+    let share = spread_cell(&ends.deep_share, percent);
+    writeln!(into, "  {WARNING}{share} of the user stacks are cut at {frames} frames: {advice}{WARNING:#}")
 }
 
 /// Says how many user stacks were unwound by DWARF, and why others were not.

@@ -6,7 +6,7 @@ use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SymbolKind};
 use super::{
     super::{
         elf::parse,
-        wire::{End, Mapped, Start, Why},
+        wire::{End, FRAMES_MAX, Mapped, Start, Why},
     },
     Unwinder,
 };
@@ -106,8 +106,8 @@ fn a_return_to_what_is_no_code_is_no_frame() {
 #[test]
 fn recursion_ends_at_the_most_frames() {
     let program = Program::own();
-    let (frames, end) = program.unwind(&mut program.unwinder(), &[program.entries[1] + 1; 500]);
-    assert_eq!((frames.len(), end), (127, End::Deep));
+    let (frames, end) = program.unwind(&mut program.unwinder(), &[program.entries[1] + 1; 2000]);
+    assert_eq!((frames.len(), end), (FRAMES_MAX, End::Deep));
 }
 
 #[test]

@@ -103,7 +103,7 @@ impl Tables {
         let mapping = self.mapping(frame, is_kernel);
         // What has a name has no address: it is a function's, wherever samples hit it.
         let (address, is_named) = match frame {
-            Frame::Function { .. } | Frame::Rest => (0, true),
+            Frame::Function { .. } | Frame::Rest | Frame::Cut(_) => (0, true),
             Frame::Offset { offset: address, .. } | Frame::Address(address) => (*address, false),
         };
         let lines = frames.iter().filter(|_| is_named);
@@ -125,7 +125,7 @@ impl Tables {
         }
         let build_id = match frame {
             Frame::Function { build_id, .. } | Frame::Offset { build_id, .. } => build_id.clone(),
-            Frame::Address(_) | Frame::Rest => None,
+            Frame::Address(_) | Frame::Rest | Frame::Cut(_) => None,
         };
         let key = (filename, build_id.unwrap_or_default());
         if let Some(found) = self.mappings.find(&key) {

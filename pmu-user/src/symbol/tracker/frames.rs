@@ -1,0 +1,99 @@
+//! Stacks by address → stacks by code. A stack ends where a return address can be none, and says so: by frame pointers the kernel follows
+//! whatever a register holds where code keeps none (kernel/events/callchain.c, `get_perf_callchain`).
+
+use pmu_common::ring::STACK_FRAMES;
+
+use super::{Tracker, UNMAPPED};
+use crate::{
+    drain::{At, Cut, Located},
+    symbol::source::CodeSourceKind,
+};
+
+/// The lowest page is never mapped (vm.mmap_min_addr).
+const LOWEST: u64 = 4096;
+/// User addresses end below (Documentation/arch/x86/x86_64/mm.rst, with five levels; Documentation/arch/arm64/memory.rst).
+const HIGHEST: u64 = 1 << 56;
+/// The smallest page: mappings end where one does.
+const PAGE: u64 = 4096;
+
+/// What user frames by frame pointers are of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ByPointers {
+    /// A sample.
+    OfSample,
+    /// A wait: the innermost function made a system call, and mostly keeps no frame pointer. What called it is passed over then.
+    OfWait,
+}
+
+/// User frames that the kernel follows at most: as many as there is room for, or fewer (`kernel.perf_event_max_stack`).
+pub(super) fn followed_max() -> usize {
+    let text = std::fs::read_to_string("/proc/sys/kernel/perf_event_max_stack").unwrap_or_default();
+    text.trim().parse().map_or(STACK_FRAMES, |frames: usize| frames.clamp(1, STACK_FRAMES))
+}
+
+impl Tracker {
+    /// The code of a stack whose user frames are by frame pointers, innermost first, with marks where frames are missing.
+    pub(super) fn frames(
+        &mut self,
+        kernel: &[u64],
+        (tgid, user): (u32, &[u64]),
+        how: ByPointers,
+        located: &mut Located,
+    ) -> Vec<At> {
+        let mut frames = self.kernel_frames(kernel, located);
+        let (mut of_user, is_broken) = self.user_frames(tgid, user, located);
+        if how == ByPointers::OfWait && !of_user.is_empty() {
+            of_user.insert(1, Cut::Skipped.at());
+        }
+        frames.append(&mut of_user);
+        if is_broken {
+            frames.push(Cut::Broken.at());
+        } else if user.len() >= self.frames_max {
+            frames.push(Cut::Deep(user.len() as u32).at());
+        }
+        frames
+    }
+
+    /// The kernel's part of a stack.
+    pub(super) fn kernel_frames(&mut self, kernel: &[u64], located: &mut Located) -> Vec<At> {
+        let mut frames: Vec<At> = kernel.iter().map(|&address| self.at(0, address, 0, located)).collect();
+        if kernel.len() >= self.frames_max {
+            frames.push(Cut::Deep(kernel.len() as u32).at());
+        }
+        frames
+    }
+
+    /// The user's part as far as it may be one, and whether more followed. The first address is where the task was, and not a
+    /// return address.
+    pub(super) fn user_frames(&mut self, tgid: u32, user: &[u64], located: &mut Located) -> (Vec<At>, bool) {
+        let mut frames = Vec::with_capacity(user.len());
+        for &address in user {
+            let may_be_code = (LOWEST..HIGHEST).contains(&address);
+            let at = may_be_code.then(|| self.at(tgid, address, 0, located));
+            match at {
+                Some(at) if frames.is_empty() || !self.is_outside(tgid, at, located) => frames.push(at),
+                None if frames.is_empty() => frames.push(self.at(tgid, address, 0, located)),
+                _ => return (frames, true),
+            }
+        }
+        (frames, false)
+    }
+
+    /// Is an address in no mapping of a process whose mappings are known?
+    fn is_outside(&mut self, tgid: u32, at: At, located: &mut Located) -> bool {
+        if !self.is_unmapped(at) {
+            return false;
+        }
+        // A function that never returns may end with its call, where its mapping does.
+        let ends = at.offset % PAGE == 0;
+        !(ends && {
+            let before = self.at(tgid, at.offset - 1, 0, located);
+            !self.is_unmapped(before)
+        })
+    }
+
+    fn is_unmapped(&self, at: At) -> bool {
+        let source = self.sources.get(at.source as usize);
+        source.is_some_and(|source| matches!(source.kind, CodeSourceKind::Nowhere(why) if why == UNMAPPED))
+    }
+}

@@ -1,0 +1,109 @@
+//! Where stacks lack frames, they say so: too deep, a return address in no mapping, a caller that frame pointers pass over.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::{
+    support::{Rows, Scratch, output, pmbpf, text},
+    workloads::workload,
+};
+
+/// Rows of a run of a program, which has the standard output for itself.
+fn run(arguments: &[&str], program: &[&str]) -> Rows {
+    let output = output(&[arguments, &["--stacks", "-F", "199", "--"], program].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    Rows::parse(&output.stderr)
+}
+
+/// The stacks of samples in a function.
+fn stacks<'a>(rows: &'a Rows, function: &str) -> Vec<&'a Value> {
+    let is_in =
+        |row: &&Value| row["frames"].as_array().unwrap().iter().any(|frame| frame["function"] == function);
+    rows.of_kind("stack").filter(is_in).collect()
+}
+
+fn outermost(stack: &Value) -> &Value {
+    stack["frames"].as_array().unwrap().last().unwrap()
+}
+
+#[test]
+fn a_stack_that_is_deeper_than_frames_are_taken_ends_with_a_mark() {
+    let program = workload("deep", &["-fno-optimize-sibling-calls"]);
+    let rows = run(&[], &[&program, "300", "1"]);
+    let deep = stacks(&rows, "leaf");
+    assert!(!deep.is_empty());
+    for stack in deep {
+        assert_eq!(
+            (&outermost(stack)["cut"], stack["frames"].as_array().unwrap().len()),
+            (&"deep".into(), 128),
+            "{stack}"
+        );
+    }
+    let ends = &rows.summary()["user_stacks"];
+    let (cut, samples) = (ends["cut"].as_u64().unwrap(), ends["samples"].as_u64().unwrap());
+    assert!(cut * 100 >= samples * 90, "{ends}");
+}
+
+#[test]
+fn call_frame_information_leads_through_more_frames() {
+    let program = workload("deep", &["-fno-optimize-sibling-calls"]);
+    let rows = run(&["--unwind", "dwarf"], &[&program, "300", "1"]);
+    let whole = stacks(&rows, "leaf");
+    let count = |stack: &Value, name: &str| {
+        stack["frames"].as_array().unwrap().iter().filter(|frame| frame["function"] == name).count()
+    };
+    let leads = |stack: &&&Value| {
+        count(stack, "down") == 301 && count(stack, "request") == 1 && count(stack, "main") == 1
+    };
+    assert!(
+        !whole.is_empty() && whole.iter().filter(leads).count() * 10 >= whole.len() * 9,
+        "{:?}",
+        whole.first()
+    );
+    assert_eq!(rows.summary()["user_stacks"]["cut"], 0);
+}
+
+#[test]
+fn a_return_address_in_no_mapping_is_not_a_frame_in_any_format() {
+    let recording = Scratch::new("nowhere.pmbpf");
+    let program = workload("nowhere", &[]);
+    let rows = run(&["-o", recording.as_str()], &[&program, "1"]);
+    let astray = stacks(&rows, "astray");
+    assert!(!astray.is_empty());
+    for stack in astray {
+        let frames = stack["frames"].as_array().unwrap();
+        assert_eq!(outermost(stack)["cut"], "broken", "{stack}");
+        assert!(frames.iter().all(|frame| frame["address"].is_null()), "{stack}");
+    }
+    let ends = &rows.summary()["user_stacks"];
+    assert!(ends["share"].as_f64() > Some(0.9), "{ends}");
+    let report = |format: &[&str]| {
+        let output = pmbpf().arg("report").args(format).arg(recording.as_str()).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let mut all = vec![("text", report(&[])), ("page", report(&["--format", "html"]))];
+    for format in ["folded", "pprof", "speedscope", "firefox"] {
+        let file = Scratch::new(format);
+        let export = ["export", "--to", format, "-o", file.as_str(), recording.as_str()];
+        assert!(pmbpf().args(export).status().unwrap().success(), "{format}");
+        all.push((format, String::from_utf8_lossy(&fs::read(&file.0).unwrap()).into_owned()));
+    }
+    for (format, shown) in all {
+        // The page's words are its script's.
+        let mark = if format == "page" { "\"cut\":\"broken\"" } else { "(callers not known)" };
+        assert!(shown.contains(mark), "{format} has no mark");
+        assert!(!shown.contains("440300000001"), "{format} has an address that is not a frame");
+    }
+}
+
+#[test]
+fn where_a_caller_may_be_passed_over_off_cpu_stacks_say_so() {
+    let program = workload("lockwait", &["-pthread"]);
+    let output = pmbpf().args(["run", "--off-cpu", "--stacks", "--", &program, "1", "4"]).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let shown = text(&output.stderr);
+    let stacks: String = shown.lines().skip_while(|line| !line.starts_with("OFF-CPU STACKS")).collect();
+    let named = stacks.contains("update_shared_table");
+    assert!(named || stacks.contains("(a caller may be missing)"), "{shown}");
+}
