@@ -105,13 +105,17 @@ wire! {
         /// Moves to another CPU.
         pub migrations: u64,
         /// Ticks that came late while this owner ran with interrupts masked.
-        pub late_ticks: u64,
+        pub late_ticks: u32,
+        /// Tick instants inside the spans of [`Count::enable_ticks`].
+        pub enable_instants: u32,
         /// Tick instants inside those spans ([`crate::gap::tick_instants`]): times the period is masked time.
         pub blind_ticks: u32,
         /// How long those spans were, of which depends how well their number is known ([`crate::gap::lateness`]).
         pub lateness: i32,
         /// Ticks that came while this owner ran.
-        pub ticks: u64,
+        pub ticks: u32,
+        /// How long the spans of [`Count::enable_ticks`] were, as [`Count::lateness`].
+        pub enable_lateness: i32,
         /// Those that found it in the kernel.
         pub kernel_ticks: u64,
         /// Late ticks that came right where the kernel lets interrupts in.

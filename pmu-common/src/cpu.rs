@@ -30,9 +30,13 @@ wire! {
         /// [`CpuCount::owners_ns`] at the last flush. Keeps what follows in a cache line of its own, too.
         pub flushed_owners_ns: u64,
         /// Ticks that found user code.
-        pub user_ticks: u64,
+        pub user_ticks: u32,
+        /// Tick instants inside the spans of [`CpuCount::enable_ticks`].
+        pub enable_instants: u32,
         /// Ticks that found the kernel's code, in a task that is not the idle one.
-        pub kernel_ticks: u64,
+        pub kernel_ticks: u32,
+        /// How long the spans of [`CpuCount::enable_ticks`] were, as [`CpuCount::lateness`].
+        pub enable_lateness: i32,
         /// Late ticks that found user code, those that the hypervisor explains excepted.
         pub delayed_ticks: u32,
         /// How long spans of the class masked were ([`crate::gap::lateness`]).

@@ -92,10 +92,10 @@ fn try_timer<A: Access>(context: &impl EbpfContext, timer: Pointer, now: Pointer
 #[inline(always)]
 fn count_tick(counts: &mut CpuCount, cpu: u32, slot: u32, code: u32, on_time: u32) {
     if code == CODE_USER {
-        counts.user_ticks += 1;
+        counts.user_ticks = counts.user_ticks.wrapping_add(1);
     }
     if code == CODE_KERNEL {
-        counts.kernel_ticks += 1;
+        counts.kernel_ticks = counts.kernel_ticks.wrapping_add(1);
         counts.enable_ticks_on_time = counts.enable_ticks_on_time.wrapping_add(on_time);
     }
     if slot >= SLOT_NONE {
@@ -104,7 +104,7 @@ fn count_tick(counts: &mut CpuCount, cpu: u32, slot: u32, code: u32, on_time: u3
     if let Some(count) = COUNTS.get_ptr_mut(row(slot, cpu)) {
         // SAFETY: the lookup gave a live row of this CPU, and interrupts are off.
         let count = unsafe { &mut *count };
-        count.ticks += 1;
+        count.ticks = count.ticks.wrapping_add(1);
         count.changes += 1;
         if code == CODE_KERNEL {
             count.kernel_ticks += 1;
@@ -222,7 +222,11 @@ fn settle(pending: &mut Late, counts: &mut CpuCount, stolen_ns: u64) {
                 counts.blind_ticks[MASKED] += instants;
                 let lateness = gap::lateness(pending.late_ns, config!(late_min_ns), config!(tick_period_ns));
                 counts.lateness = counts.lateness.wrapping_add(lateness);
-                counts.enable_ticks = counts.enable_ticks.wrapping_add(pending.at_enable);
+                if pending.at_enable != 0 {
+                    counts.enable_ticks = counts.enable_ticks.wrapping_add(1);
+                    counts.enable_instants = counts.enable_instants.wrapping_add(instants as u32);
+                    counts.enable_lateness = counts.enable_lateness.wrapping_add(lateness);
+                }
                 let _ = bill(pending, instants, lateness);
             }
             DELAYED => {
@@ -254,10 +258,14 @@ fn bill(late: &Late, instants: u64, lateness: i32) -> Option<()> {
     }
     // SAFETY: the lookup gave a live row of this CPU, and interrupts are off.
     let count = unsafe { &mut *COUNTS.get_ptr_mut(row(late.slot, late.cpu))? };
-    count.late_ticks += 1;
+    count.late_ticks = count.late_ticks.wrapping_add(1);
     count.blind_ticks = count.blind_ticks.wrapping_add(instants as u32);
     count.lateness = count.lateness.wrapping_add(lateness);
-    count.enable_ticks = count.enable_ticks.wrapping_add(late.at_enable);
+    if late.at_enable != 0 {
+        count.enable_ticks = count.enable_ticks.wrapping_add(1);
+        count.enable_instants = count.enable_instants.wrapping_add(instants as u32);
+        count.enable_lateness = count.enable_lateness.wrapping_add(lateness);
+    }
     count.changes += 1;
     changed::mark(late.slot, late.cpu);
     Some(())

@@ -4,7 +4,11 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 
-use crate::{simulated::Simulated, support::Running};
+use crate::{
+    simulated::Simulated,
+    support::{Running, Started},
+    workloads::workload,
+};
 
 /// Length of the spans, in microseconds, and the CPU.
 const SPAN_US: u64 = 60_000;
@@ -99,4 +103,53 @@ fn a_span_without_preemption_is_not_masked() {
         let taken = found.iter().filter(|found| !found.is_empty()).count();
         assert!(taken <= 1, "{trigger} {spans:?}: {found:?}");
     }
+}
+
+/// Numbers from 0 to 1, the same on every run (xorshift64*, Vigna 2016).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> f64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+#[test]
+fn masked_time_is_in_its_interval_whatever_the_emulators_host_withholds() {
+    const RUNS: usize = 8;
+    let (simulated, mut random) = (Simulated::load(&[]), Random(53));
+    // User code is what the floor is known by.
+    let _busy =
+        [0, 1].map(|cpu| Started::new(&format!("exec taskset -c {cpu} {} 600", workload("spin", &["-g"]))));
+    let (mut held, mut missing) = (0, 0);
+    for _ in 0..RUNS {
+        let running = Running::start(&["-F", "49", "--gap-min", "20ms"]);
+        let begun = std::time::Instant::now();
+        let mut truth_ns = 0.0;
+        while begun.elapsed() < std::time::Duration::from_secs(5) {
+            simulated.write("irqoff", &format!("{CPU} {}", 100 + (random.next() * 7_900.0) as u64));
+            let told = simulated.read("irqoff");
+            let numbers: Vec<u64> = told.split_whitespace().map(|word| word.parse().unwrap()).collect();
+            truth_ns += (numbers[2] - numbers[1]) as f64;
+            std::thread::sleep(std::time::Duration::from_micros((random.next() * 60e3) as u64));
+        }
+        let rows = running.stop();
+        let blind = rows.summary()["blind"].clone();
+        let masked = &blind["masked"];
+        let Some(value) = masked["value"].as_f64() else {
+            assert!(masked["reason"].as_str().unwrap().contains("late"), "{blind}");
+            missing += 1;
+            continue;
+        };
+        let (low, high) = (masked["low"].as_f64().unwrap(), masked["high"].as_f64().unwrap());
+        println!("{truth_ns:.0}: {value:.0}, {low:.0} to {high:.0}, {}", blind["floor"]);
+        held += usize::from((low..=high).contains(&truth_ns));
+        let width = high - low;
+        assert!((low - width..=high + width).contains(&truth_ns), "{truth_ns}: {blind}");
+    }
+    // One interval in twenty misses what it is for: more than 2 of 8 do so once in 200 tests.
+    assert!(held + missing + 2 >= RUNS, "{held} of {RUNS} hold, {missing} are missing");
 }

@@ -51,6 +51,29 @@ fn a_busy_cpu_gives_the_samples_that_are_expected() {
 }
 
 #[test]
+fn coverage_of_a_run_of_milliseconds_is_that_of_what_was_due_in_it() {
+    if in_guest() {
+        return skipped("the emulator's host stops CPUs, so samples come late or not at all");
+    }
+    let spin = workload("spin", &["-g"]);
+    for _ in 0..5 {
+        let rows = Rows::parse(&output(&["-F", "20000", "--", &spin, "0.003"]).stderr);
+        let samples = &rows.summary()["quality"]["samples"];
+        let number = |name: &str| samples[name].as_f64().unwrap();
+        let missing = (number("expected") - number("seen")).max(0.0);
+        // What is not idle or stolen time's is missing from what is covered, as far as it goes.
+        let due = number("expected") - number("idle_missing");
+        assert!(
+            (number("coverage") - number("seen") / due).abs() < 0.02 || number("seen") > due,
+            "{samples}"
+        );
+        // Samples are due from where they are counted: only those that the kernel did not deliver, and late ones, are missing.
+        let told = number("idle_missing") + number("withheld") + number("silent_ns") / 50e3;
+        assert!(missing - told <= 0.03 * number("expected") + 4.0, "{samples}");
+    }
+}
+
+#[test]
 fn a_hot_function_is_named_with_its_line() {
     let spin = workload("spin", &["-g"]);
     let hottest = hot(&["--", &spin, "1"]).remove(0);

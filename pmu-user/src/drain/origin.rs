@@ -62,6 +62,7 @@ impl Origin {
 
     fn of_tasks(&self, drain: &mut TasksDrain) {
         self.since(&mut drain.at_ns);
+        drain.samples_until_ns.iter_mut().for_each(|until_ns| self.since(until_ns));
         drain.ticks = drain.ticks.saturating_sub(self.ticks);
         drain.owners.iter_mut().filter_map(|row| row.ended_ns.as_mut()).for_each(|at_ns| self.since(at_ns));
         drain.gaps.iter_mut().for_each(|gap| self.since(&mut gap.at_ns));

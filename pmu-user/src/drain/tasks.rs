@@ -140,6 +140,9 @@ pub struct TasksDrain {
     pub cost: Cost,
     /// What user space could not keep, by reason, so far.
     pub losses: Vec<(String, u64)>,
+    /// Up to when the samples in rows of CPUs were taken, in ns since counting started; `None` in older recordings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub samples_until_ns: Option<u64>,
 }
 
 /// A cgroup with a limit of CPU time.

@@ -8,7 +8,7 @@ use pmu_common::gap::{IDLE, LATENESS_NS, MASKED, STOLEN};
 
 use super::{
     Floor, Quality,
-    floor::{Instants, Late, above},
+    floor::{InKernel, Instants, Late, above},
     gap::{Exits, GapReport, describe},
     interrupt::interrupted_by,
     value::{How, Known, Value, share},
@@ -16,7 +16,7 @@ use super::{
 use crate::{
     drain::TasksHeader,
     model::{
-        Counts, Interval, Ledger,
+        Counts, CpuCounts, Interval, Ledger,
         gap::{Gap, join},
     },
     plan::Target,
@@ -114,10 +114,34 @@ pub(super) fn masked(quality: &Quality, counts: &Counts) -> Masked {
         ticks: counts.late_ticks,
         instants: counts.blind_ticks,
         lateness: periods(quality, counts.lateness),
-        sure: counts.enable_ticks,
+    };
+    let sure = Late {
+        ticks: counts.enable_ticks,
+        instants: counts.enable_instants,
+        lateness: periods(quality, counts.enable_lateness),
+    };
+    let found = InKernel {
+        ticks: counts.kernel_ticks,
+        late,
+        sure: of_older(sure, late, quality.ticks.floor.as_ref()),
         sure_on_time: counts.enable_ticks_on_time,
     };
-    above_floor(quality, late, counts.kernel_ticks, coverage, counts.cpu_time_ns)
+    above_floor(quality, &found, coverage, counts.cpu_time_ns)
+}
+
+/// Late ticks of which it is known how many instants their spans hold; older recordings have only the number of those that came where the
+/// kernel lets interrupts in: the others' spans then hold as many as those of users.
+fn of_older(sure: Late, all: Late, floor: Option<&Floor>) -> Late {
+    if sure.ticks == 0 || sure.instants > 0 {
+        return sure;
+    }
+    let others = all.ticks.saturating_sub(sure.ticks);
+    if others == 0 {
+        return Late { ticks: sure.ticks, ..all };
+    }
+    let of_users = floor.map_or(1.0, |floor| floor.instants as f64 / floor.late_ticks.max(1) as f64).max(1.0);
+    let instants = all.instants.saturating_sub((others as f64 * of_users).round() as u64).max(sure.ticks);
+    Late { ticks: sure.ticks, instants, lateness: 0.0 }
 }
 
 /// A sum of [`lateness`](pmu_common::gap::lateness) in periods of the tick.
@@ -125,15 +149,17 @@ fn periods(quality: &Quality, lateness: i64) -> f64 {
     lateness as f64 * LATENESS_NS as f64 / quality.ticks.period_ns.max(1) as f64
 }
 
-fn above_floor(quality: &Quality, late: Late, kernel_ticks: u64, coverage: f64, of_ns: u64) -> Masked {
+fn above_floor(quality: &Quality, found: &InKernel, coverage: f64, of_ns: u64) -> Masked {
     let floor = quality.ticks.floor.as_ref();
-    let of_floor = floor.map(|floor| floor.of_kernel(kernel_ticks).estimate.min(late.instants as f64));
+    let masked = above(floor, quality.ticks.guest, found);
+    let of_floor =
+        masked.as_ref().ok().zip(floor).map(|(masked, _)| found.late.instants as f64 - masked.estimate);
     Masked {
-        time: time(quality, above(floor, quality.ticks.guest, kernel_ticks, late), coverage),
-        late_ticks: late.ticks,
-        sure_ticks: late.sure,
-        kernel_ticks,
-        floor_ns: of_floor.map(|instants| instants * quality.ticks.period_ns as f64),
+        time: masked.map_or_else(Value::Missing, |masked| time(quality, masked, coverage)),
+        late_ticks: found.late.ticks,
+        sure_ticks: found.sure.ticks,
+        kernel_ticks: found.ticks,
+        floor_ns: of_floor.map(|instants| instants.max(0.0) * quality.ticks.period_ns as f64),
         of_ns,
     }
 }
@@ -150,13 +176,7 @@ pub(super) fn blind(
     let late = |class: usize| Late {
         ticks: cpus.late_ticks[class],
         instants: cpus.blind_ticks[class],
-        ..Late::default()
-    };
-    let late_in_kernel = Late {
-        lateness: periods(quality, cpus.lateness),
-        sure: cpus.enable_ticks,
-        sure_on_time: cpus.enable_ticks_on_time,
-        ..late(MASKED)
+        lateness: 0.0,
     };
     let coverage = quality.ticks.coverage;
     let all = join(&interval.gaps).into_iter().filter(|gap| gap.row.class as usize != IDLE);
@@ -166,7 +186,7 @@ pub(super) fn blind(
     let describe = |gaps: Vec<Gap>| gaps.into_iter().map(|gap| describe(ledger, &exits, gap)).collect();
     Blind {
         target: (header.plan.target != Target::System).then(|| masked(quality, total)),
-        machine: above_floor(quality, late_in_kernel, cpus.kernel_ticks, coverage, interval.capacity_ns()),
+        machine: above_floor(quality, &in_kernel(quality, &cpus), coverage, interval.capacity_ns()),
         stolen: match header.knows_steal {
             true => time(quality, late(STOLEN).mean(), coverage),
             false => Value::Missing("this kernel does not account stolen time".to_owned()),
@@ -181,6 +201,26 @@ pub(super) fn blind(
         gaps: describe(gaps),
         others_gaps: describe(others),
         gaps_left_out: interval.gaps_left_out,
+    }
+}
+
+/// Ticks of all CPUs together that found the kernel.
+fn in_kernel(quality: &Quality, cpus: &CpuCounts) -> InKernel {
+    let late = Late {
+        ticks: cpus.late_ticks[MASKED],
+        instants: cpus.blind_ticks[MASKED],
+        lateness: periods(quality, cpus.lateness),
+    };
+    let sure = Late {
+        ticks: cpus.enable_ticks,
+        instants: cpus.enable_instants,
+        lateness: periods(quality, cpus.enable_lateness),
+    };
+    InKernel {
+        ticks: cpus.kernel_ticks,
+        late,
+        sure: of_older(sure, late, quality.ticks.floor.as_ref()),
+        sure_on_time: cpus.enable_ticks_on_time,
     }
 }
 

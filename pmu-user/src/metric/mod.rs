@@ -245,7 +245,7 @@ impl TasksReport {
         prepared: &[Prepared],
     ) -> Self {
         let total = interval.all_owners();
-        let quality = quality::quality(machine, header, interval, &total);
+        let quality = quality::quality(machine, (header, ledger), interval, &total);
         let scale = ratio::Scale::new(header, interval, &quality);
         let context = owners::Context { header, ledger, interval, quality: &quality, scale: &scale };
         let apart = Groups::default();

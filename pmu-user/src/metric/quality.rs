@@ -6,13 +6,15 @@
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
+
 use pmu_common::loss;
 
 use super::{Books, Floor, value::share};
 use crate::{
     drain::{TasksHeader, Work},
     machine::{Machine, cpu::Cpu},
-    model::{Counts, CpuCounts, Interval, Ran},
+    model::{Counts, CpuCounts, Interval, Ledger, Ran},
     plan::{Sampling, Target},
     table::event::{self, SamplingEvent},
 };
@@ -68,7 +70,7 @@ pub struct SampleQuality {
     pub silences: u64,
     /// Their time beyond a period, in ns.
     pub silent_ns: u64,
-    /// Share of the expected samples outside idle time that came (0 to 1); 1 if none can be expected.
+    /// Share of the samples expected outside idle and stolen time that are not missing (0 to 1); 1 if none can be expected.
     pub coverage: f64,
     /// Share of its time during which the event had a counter (0 to 1): its samples are weighted by it.
     pub running: f64,
@@ -91,7 +93,7 @@ pub struct TickQuality {
 
 pub(super) fn quality(
     machine: &Machine,
-    header: &TasksHeader,
+    (header, ledger): (&TasksHeader, &Ledger),
     interval: &Interval,
     total: &Counts,
 ) -> Quality {
@@ -101,14 +103,16 @@ pub(super) fn quality(
     let period_ns = machine.cpu.tick_ns;
     let watched_ns = cpus.ticks.saturating_mul(period_ns);
     Quality {
-        target: (header.plan.target != Target::System)
-            .then(|| of_target(&header.plan.sampling, period_ns, total, sampled_share(interval) < 1.0)),
+        target: (header.plan.target != Target::System).then(|| {
+            let open_ns = period_ns.saturating_mul(running_cpus(ledger, interval));
+            of_target(&header.plan.sampling, open_ns, total, sampled_share(interval) < 1.0)
+        }),
         switches: cpus.switches,
         switches_missing: cpus.switches_missing,
         switch_coverage: if cpus.switches == 0 { 1.0 } else { 1.0 - share(unknown, cpus.switches) },
         samples: {
             let events = header.plan.sampling.iter().enumerate();
-            events.map(|(event, sampling)| samples(event, sampling, &cpus, interval)).collect()
+            events.map(|(event, sampling)| samples(event, sampling, (header, interval), &cpus)).collect()
         },
         ticks: TickQuality {
             seen: cpus.ticks,
@@ -125,7 +129,12 @@ pub(super) fn quality(
     }
 }
 
-fn samples(event: usize, sampling: &Sampling, cpus: &CpuCounts, interval: &Interval) -> SampleQuality {
+fn samples(
+    event: usize,
+    sampling: &Sampling,
+    (header, interval): (&TasksHeader, &Interval),
+    cpus: &CpuCounts,
+) -> SampleQuality {
     let seen = cpus.events.get(event).copied().unwrap_or_default();
     let quality = SampleQuality {
         event: sampling.event.clone(),
@@ -140,23 +149,30 @@ fn samples(event: usize, sampling: &Sampling, cpus: &CpuCounts, interval: &Inter
         running: 1.0,
     };
     match (sampling.period_ns(), seen.ran) {
-        (Some(period_ns), _) => of_clock(quality, period_ns, cpus, interval),
-        (None, Some(ran)) => of_counter(quality, sampling.period, ran, interval),
+        (Some(period_ns), _) => of_clock(quality, period_ns, (header, interval), cpus),
+        (None, Some(_)) => of_counter(quality, event, sampling.period, interval),
         (None, None) => quality,
     }
 }
 
-/// A counter has overflowed once for every period that it counted; the rest of a period is left over on every CPU.
-fn of_counter(quality: SampleQuality, period: u64, ran: Ran, interval: &Interval) -> SampleQuality {
-    let expected = ran.value / period.max(1);
-    let missing = expected.saturating_sub(quality.seen);
-    let slack = interval.cpus.len() as u64;
+/// A counter overflows once for every period that it has counted since it was opened, on every CPU.
+fn of_counter(quality: SampleQuality, event: usize, period: u64, interval: &Interval) -> SampleQuality {
+    let (mut expected, mut all) = (0_u64, Ran::default());
+    for ran in interval.cpus.values().filter_map(|cpu| cpu.events.get(event)?.ran) {
+        expected = expected.saturating_add(ran.overflows(period));
+        all.merge(&ran);
+    }
     SampleQuality {
         expected: Some(expected),
-        coverage: if missing <= slack { 1.0 } else { 1.0 - share(missing, expected) },
-        running: share(ran.running_ns, ran.enabled_ns),
+        coverage: covered(expected.saturating_sub(quality.seen), expected),
+        running: share(all.running_ns, all.enabled_ns),
         ..quality
     }
+}
+
+/// Share (0 to 1) of what was expected that is not missing; 1 if nothing can be expected.
+fn covered(missing: u64, expected: u64) -> f64 {
+    if missing == 0 { 1.0 } else { (1.0 - share(missing, expected)).max(0.0) }
 }
 
 /// Share of the interval (0 to 1) in which samples were taken: they may have been stopped to keep to the budget.
@@ -166,25 +182,41 @@ fn sampled_share(interval: &Interval) -> f64 {
     })
 }
 
-fn of_clock(quality: SampleQuality, period_ns: u64, cpus: &CpuCounts, interval: &Interval) -> SampleQuality {
-    let sampled = sampled_share(interval);
-    let per_cpu = |nanoseconds: u64| (nanoseconds as f64 * sampled) as u64 / period_ns.max(1);
-    let expected = per_cpu(interval.length_ns()).saturating_mul(interval.cpus.len() as u64);
+/// Time of all CPUs in which samples were due to the idle task, or to whoever the hypervisor kept from running, and how much more of it there
+/// may have been.
+fn quiet_ns(cpus: &CpuCounts, excludes_steal: bool, cpu_count: u64) -> (u64, u64) {
+    /// The kernel's own sums are exact to 10 ms at both ends, on every CPU.
+    const EXACT_NS: u64 = 20_000_000;
+    let told = cpus.times.unwrap_or_default();
+    let Some(time) = &cpus.time else {
+        return (told.idle_ns.saturating_add(told.stolen_ns), EXACT_NS.saturating_mul(cpu_count));
+    };
+    let left_out = time.excluded_ns.filter(|_| excludes_steal);
+    let stolen_ns = left_out
+        .map_or(told.stolen_ns, |excluded_ns| excluded_ns.saturating_sub(time.interrupts_ns.unwrap_or(0)));
+    (time.idle_ns.saturating_add(stolen_ns), 0)
+}
+
+fn of_clock(
+    quality: SampleQuality,
+    period_ns: u64,
+    (header, interval): (&TasksHeader, &Interval),
+    cpus: &CpuCounts,
+) -> SampleQuality {
+    let (sampled, cpu_count) = (sampled_share(interval), interval.cpus.len() as u64);
+    let due = |nanoseconds: u64| (nanoseconds as f64 * sampled) as u64 / period_ns.max(1);
+    let expected = due(interval.sampled_ns.unwrap_or(interval.length_ns())).saturating_mul(cpu_count);
     let missing = expected.saturating_sub(quality.seen);
-    let times = cpus.times.unwrap_or_default();
-    let quiet_expected = per_cpu(times.idle_ns.saturating_add(times.stolen_ns));
-    // The kernel's times are exact to 10 ms at both ends, on every CPU.
-    let slack = (20_000_000 / period_ns.max(1)).max(1).saturating_mul(interval.cpus.len() as u64);
-    let idle_missing = missing.min(quiet_expected.saturating_sub(quality.idle));
-    let busy_missing = missing - idle_missing;
-    let busy_expected = expected.saturating_sub(quiet_expected);
+    let (quiet_ns, more_ns) = quiet_ns(cpus, header.excludes_steal, cpu_count);
+    let quiet_due = due(quiet_ns);
+    let idle_missing = missing.min(due(quiet_ns.saturating_add(more_ns)).saturating_sub(quality.idle));
     SampleQuality {
         expected: Some(expected),
         idle_missing,
         withheld: cpus.withheld,
         silences: cpus.silences,
         silent_ns: cpus.silent_ns,
-        coverage: if busy_missing <= slack { 1.0 } else { 1.0 - share(busy_missing, busy_expected) },
+        coverage: covered(missing - idle_missing, expected.saturating_sub(quiet_due)),
         ..quality
     }
 }
@@ -211,11 +243,17 @@ pub struct TargetSamples {
     pub coverage: Option<f64>,
 }
 
-/// The quality of a target that did `total`, where the kernel books a running task's time every `tick_ns`. `is_stopped`: samples were, and
-/// what the target did until then is not known.
-fn of_target(sampling: &[Sampling], tick_ns: u64, total: &Counts, is_stopped: bool) -> TargetQuality {
+/// CPUs on which owners ran that may still do so at an end of the interval.
+fn running_cpus(ledger: &Ledger, interval: &Interval) -> u64 {
+    let living = interval.owners.iter().filter(|(index, _)| ledger.ended_ns(**index).is_none());
+    living.flat_map(|(_, counts)| &counts.cpus).collect::<BTreeSet<_>>().len() as u64
+}
+
+/// The quality of a target that did `total`, of whose CPU time `open_ns` may be another interval's: the kernel books a running task's at
+/// ticks. `is_stopped`: samples were, and what the target did until then is not known.
+fn of_target(sampling: &[Sampling], open_ns: u64, total: &Counts, is_stopped: bool) -> TargetQuality {
     let samples = |(event, sampling): (usize, &Sampling)| {
-        let expected = expected(sampling, tick_ns, total).filter(|_| !is_stopped);
+        let expected = expected(sampling, open_ns, total).filter(|_| !is_stopped);
         let seen = total.event(event).all().samples;
         TargetSamples {
             event: sampling.event.clone(),
@@ -240,24 +278,29 @@ impl Expected {
     }
 }
 
-fn expected(sampling: &Sampling, tick_ns: u64, total: &Counts) -> Option<Expected> {
+fn expected(sampling: &Sampling, open_ns: u64, total: &Counts) -> Option<Expected> {
     // Nothing tells a task's counts in one mode from those in another.
     if !sampling.modes.is_empty() {
         return None;
     }
-    let (count, edge) = match sampling.period_ns() {
-        Some(_) => (total.cpu_time_ns, tick_ns.saturating_mul(total.cpus.len() as u64)),
+    let (count, open) = match sampling.period_ns() {
+        Some(_) => (total.cpu_time_ns, open_ns),
         None => (occurrences(sampling, total)?, 0),
     };
     let samples = count / sampling.period.max(1);
     // A period of 1 leaves nothing to chance. Others are shared: whoever ends one is sampled, so a target's samples are a
-    // random part of its CPUs', and spread by no more than a Poisson count.
-    let slack = match sampling.period {
-        0 | 1 => 0,
-        period => {
-            ((3.0 * (samples as f64).sqrt()).ceil() as u64).saturating_add(edge / period).saturating_add(1)
+    // random part of its CPUs', and spread by no more than a Poisson count. In a span in which the target has a CPU to itself only the
+    // first and the last period are another's, too: a variance of 1/4 at the most.
+    let variance = match sampling.period {
+        0 | 1 => None,
+        _ if sampling.period_ns().is_some() => {
+            Some((samples as f64).min(total.switches() as f64 / 4.0 + 1.0))
         }
+        _ => Some(samples as f64),
     };
+    let slack = variance.map_or(0, |variance| {
+        ((3.0 * variance.sqrt()).ceil() as u64).saturating_add(open / sampling.period).saturating_add(1)
+    });
     Some(Expected { samples, slack })
 }
 

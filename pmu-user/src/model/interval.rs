@@ -86,6 +86,10 @@ pub struct Counts {
     pub enable_ticks: u64,
     /// Ticks on time that came there; 0 in older recordings.
     pub enable_ticks_on_time: u64,
+    /// Tick instants in the spans of those that came late there; 0 in older recordings.
+    pub enable_instants: u64,
+    /// How long those spans were, likewise.
+    pub enable_lateness: i64,
     /// Time off the CPU.
     pub off_cpu: OffCpu,
     /// Interrupt handlers that had its CPU meanwhile.
@@ -106,6 +110,7 @@ impl Counts {
         let (low, high) = (self.wait_max_ns, other.wait_max_ns);
         self.wait_max_ns = (low.0.max(high.0), low.1.max(high.1));
         add!(self, other: late_ticks, blind_ticks, lateness, ticks, kernel_ticks, enable_ticks, enable_ticks_on_time);
+        add!(self, other: enable_instants, enable_lateness);
         self.off_cpu.merge(&other.off_cpu);
         self.interrupted.merge(&other.interrupted);
         merge_by_event(&mut self.events, &other.events, |sum, event| {
@@ -175,6 +180,10 @@ pub struct CpuCounts {
     pub enable_ticks: u64,
     /// Ticks on time that came there; 0 in older recordings.
     pub enable_ticks_on_time: u64,
+    /// Tick instants in the spans of those that came late there; 0 in older recordings.
+    pub enable_instants: u64,
+    /// How long those spans were, likewise.
+    pub enable_lateness: i64,
     /// The sampling events.
     pub events: Vec<CpuEvent>,
     /// Silences between samples that only a late timer explains.
@@ -200,7 +209,7 @@ impl CpuCounts {
             self.blind_ticks[class] = self.blind_ticks[class].saturating_add(other.blind_ticks[class]);
         }
         add!(self, other: user_ticks, kernel_ticks, delayed_ticks, delayed_instants, lateness, enable_ticks);
-        add!(self, other: enable_ticks_on_time);
+        add!(self, other: enable_ticks_on_time, enable_instants, enable_lateness);
         merge_by_event(&mut self.events, &other.events, |sum, event| {
             sum.samples = sum.samples.saturating_add(event.samples);
             sum.idle_samples = sum.idle_samples.saturating_add(event.idle_samples);
@@ -253,6 +262,8 @@ pub struct Interval {
     pub from_ns: u64,
     /// End.
     pub to_ns: u64,
+    /// Time in which its samples were taken, in ns; `None` in older recordings.
+    pub sampled_ns: Option<u64>,
     /// Per owner. An owner that did nothing is not there.
     pub owners: BTreeMap<OwnerIndex, Counts>,
     /// What seldom happened, per owner.
@@ -336,8 +347,10 @@ impl Interval {
     /// Appends the interval that follows.
     pub fn extend(&mut self, next: &Self) {
         if self.to_ns == 0 {
-            self.from_ns = next.from_ns;
+            (self.from_ns, self.sampled_ns) = (next.from_ns, Some(0));
         }
+        self.sampled_ns =
+            self.sampled_ns.zip(next.sampled_ns).map(|(sum_ns, more_ns)| sum_ns.saturating_add(more_ns));
         self.to_ns = next.to_ns;
         for (&owner, counts) in &next.owners {
             self.owners.entry(owner).or_default().merge(counts);

@@ -41,6 +41,7 @@ use crate::{
 #[derive(Debug)]
 pub struct Ledger {
     at_ns: u64,
+    samples_until_ns: Option<u64>,
     /// Owners, and when they ended.
     owners: BTreeMap<OwnerIndex, (Owner, Option<u64>)>,
     /// How many there have been.
@@ -84,6 +85,7 @@ impl Ledger {
     pub fn new() -> Self {
         Self {
             at_ns: 0,
+            samples_until_ns: None,
             owners: BTreeMap::from([(OTHER, (Owner::Other, None))]),
             met: 1,
             known: HashMap::from([(Owner::Other, OTHER)]),
@@ -170,7 +172,8 @@ impl Ledger {
 
     /// Takes names, which come when a run is over, and returns the samples that came with them as an interval without length.
     pub fn name(&mut self, names: &Names) -> Interval {
-        let mut interval = Interval { from_ns: self.at_ns, to_ns: self.at_ns, ..Interval::default() };
+        let (at_ns, sampled_ns) = (self.at_ns, Some(0));
+        let mut interval = Interval { from_ns: at_ns, to_ns: at_ns, sampled_ns, ..Interval::default() };
         self.sample(&names.located, &mut interval);
         self.names.learn(&names.names);
         self.cost.conclude(names.cost);
@@ -225,6 +228,10 @@ impl Ledger {
             }
             rare::add(&mut interval.rare, index, &exits);
         }
+        let before = std::mem::replace(&mut self.samples_until_ns, drain.samples_until_ns);
+        // What came before the first drain is not in its rows.
+        interval.sampled_ns =
+            drain.samples_until_ns.map(|until| until.saturating_sub(before.unwrap_or(until)));
         let ran = self.weights.advance(&drain.sampled);
         for row in &drain.counts {
             self.count(row, &mut interval);

@@ -33,6 +33,8 @@ impl WeightedSamples {
 /// What the counter of an event did on one CPU between two moments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ran {
+    /// Occurrences since it was opened, at the first of the two.
+    pub began: u64,
     /// Occurrences while it ran, whoever caused them.
     pub value: u64,
     /// Time during which it was to count, in ns.
@@ -42,15 +44,25 @@ pub struct Ran {
 }
 
 impl Ran {
-    /// Adds another CPU, or the same one in another interval.
+    /// Adds the same CPU in the interval that follows. Of several CPUs, `began` means nothing.
     pub const fn merge(&mut self, other: &Self) {
+        if self.enabled_ns == 0 && self.value == 0 {
+            self.began = other.began;
+        }
         self.value = self.value.saturating_add(other.value);
         self.enabled_ns = self.enabled_ns.saturating_add(other.enabled_ns);
         self.running_ns = self.running_ns.saturating_add(other.running_ns);
     }
 
+    /// How often it came to the end of a period of so many occurrences, the first of which began when it was opened.
+    pub fn overflows(&self, period: u64) -> u64 {
+        let ended = self.began.saturating_add(self.value).checked_div(period).unwrap_or(0);
+        ended.saturating_sub(self.began.checked_div(period).unwrap_or(0))
+    }
+
     const fn since(now: &SamplingReading, before: &SamplingReading) -> Self {
         Self {
+            began: before.value,
             value: now.value.wrapping_sub(before.value),
             enabled_ns: now.enabled_ns.saturating_sub(before.enabled_ns),
             running_ns: now.running_ns.saturating_sub(before.running_ns),
@@ -87,7 +99,11 @@ impl Weights {
                 self.weights.insert(key, (*waiting_ns as f64 / ran.running_ns as f64).max(1.0));
                 sum.0 = sum.0.saturating_add(std::mem::take(waiting_ns));
             }
-            did.push((reading.event, reading.cpu, before.map_or(Ran::default(), |_| ran)));
+            did.push((
+                reading.event,
+                reading.cpu,
+                before.map_or(Ran { began: reading.value, ..Ran::default() }, |_| ran),
+            ));
         }
         for (event, (enabled_ns, running_ns)) in overall {
             if running_ns > 0 {
@@ -121,7 +137,7 @@ mod tests {
         let mut weights = Weights::default();
         weights.advance(&[reading(0, 0, 0, 0), reading(1, 0, 0, 0)]);
         let did = weights.advance(&[reading(0, 70, 400, 100), reading(1, 90, 400, 400)]);
-        assert_eq!(did[0].2, Ran { value: 70, enabled_ns: 400, running_ns: 100 });
+        assert_eq!(did[0].2, Ran { began: 0, value: 70, enabled_ns: 400, running_ns: 100 });
         assert_eq!((weights.of(0, Some(Cpu(0))), weights.of(0, Some(Cpu(1)))), (4.0, 1.0));
         assert_eq!(weights.of(0, None), 1.6);
         assert_eq!(weights.of(7, Some(Cpu(0))), 1.0);
@@ -136,6 +152,18 @@ mod tests {
         assert_eq!(weights.of(0, Some(Cpu(0))), 4.0);
         weights.advance(&[reading(0, 9, 500, 200)]);
         assert_eq!(weights.of(0, Some(Cpu(0))), 1.0);
+    }
+
+    #[test]
+    fn a_counter_overflows_where_its_periods_end_however_it_is_read() {
+        let mut weights = Weights::default();
+        let mut all = Ran::default();
+        for value in [13, 19, 20, 47] {
+            all.merge(&weights.advance(&[reading(0, value, 10 * value, 10 * value)])[0].2);
+        }
+        // At 20, 30 and 40; the one at 10 was before the first reading.
+        assert_eq!((all.began, all.value, all.overflows(10)), (13, 34, 3));
+        assert_eq!((all.overflows(0), Ran { began: u64::MAX, ..all }.overflows(1)), (0, 0));
     }
 
     #[test]

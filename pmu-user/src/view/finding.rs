@@ -2,9 +2,7 @@
 
 use super::{
     io::text::subject_name,
-    text::{
-        OWN_OF_ROOT, bytes, count, duration, is_root, named, number::spread_cell, percent, three_digits,
-    },
+    text::{OWN_OF_ROOT, bytes, count, duration, is_root, named, number::spread_cell, percent, three_digits},
 };
 use crate::{
     metric::{

@@ -1,10 +1,11 @@
 //! How complete a target's samples are, against its own counts.
 
-use super::{TargetSamples, of_target};
+use super::{SampleQuality, TargetSamples, of_target, quality};
 use crate::{
-    machine::cpu::Cpu,
-    model::{Counts, OwnerEvent, WeightedSamples},
-    plan::Sampling,
+    machine::cpu::{Cpu, Times},
+    metric::testing::{machine, with_late_ticks},
+    model::{Counts, CpuEvent, CpuTime, OwnerEvent, Ran, WeightedSamples},
+    plan::{Sampling, Target},
     table::event::{self, SamplingEvent},
 };
 
@@ -62,4 +63,63 @@ fn what_no_task_counts_for_itself_is_not_expected() {
         let samples = targets(sampling, &counts);
         assert_eq!((samples.expected, samples.seen, samples.coverage), (None, 5, None));
     }
+}
+
+/// The quality of a run of 14.3 ms on two CPUs that was sampled every 50 us: 572 samples, of which these came. Each CPU was idle for so long,
+/// and by the kernel's sums, which are exact to 10 ms, not at all.
+fn of_a_short_run(seen: u64, idle_ns: Option<u64>) -> SampleQuality {
+    let (mut header, ledger, mut interval) = with_late_ticks(Target::System, 2, 0);
+    header.plan.sampling = vec![of(&event::CPU_CLOCK, 50_000)];
+    interval.sampled_ns = Some(14_300_000);
+    for (cpu, seen) in interval.cpus.values_mut().zip([seen / 2, seen - seen / 2]) {
+        cpu.events = vec![CpuEvent { samples: seen, ..CpuEvent::default() }];
+        cpu.times = Some(Times::default());
+        cpu.time = idle_ns.map(|idle_ns| CpuTime { wall_ns: 14_300_000, idle_ns, ..CpuTime::default() });
+    }
+    quality(&machine(), (&header, &ledger), &interval, &Counts::default()).samples.remove(0)
+}
+
+#[test]
+fn missing_samples_are_covered_by_no_more_idle_time_than_there_was() {
+    let none = of_a_short_run(251, Some(0));
+    assert_eq!((none.expected, none.seen, none.idle_missing), (Some(572), 251, 0));
+    assert!((none.coverage - 251.0 / 572.0).abs() < 1e-9, "{none:?}");
+    // 100 of those of each CPU were the idle task's.
+    let some = of_a_short_run(251, Some(5_000_000));
+    assert_eq!(some.idle_missing, 200);
+    assert!((some.coverage - 251.0 / 372.0).abs() < 1e-9, "{some:?}");
+    let all = of_a_short_run(251, Some(10_000_000));
+    assert_eq!((all.idle_missing, all.coverage), (321, 1.0));
+    assert_eq!(of_a_short_run(572, Some(0)).coverage, 1.0);
+}
+
+#[test]
+fn what_the_kernels_coarse_sums_leave_open_is_said_to_be_idle() {
+    let older = of_a_short_run(251, None);
+    assert_eq!((older.idle_missing, older.coverage), (321, 1.0));
+}
+
+#[test]
+fn every_cpu_of_a_counter_has_its_own_rest_of_a_period() {
+    let (mut header, ledger, mut interval) = with_late_ticks(Target::System, 2, 0);
+    header.plan.sampling = vec![of(&event::PAGE_FAULTS, 10)];
+    let ran = |began| Ran { began, value: 95, enabled_ns: 1, running_ns: 1 };
+    for (cpu, (began, samples)) in interval.cpus.values_mut().zip([(0, 9), (3, 9)]) {
+        cpu.events = vec![CpuEvent { samples, ran: Some(ran(began)), ..CpuEvent::default() }];
+    }
+    let samples = quality(&machine(), (&header, &ledger), &interval, &Counts::default()).samples.remove(0);
+    // 190 in all, and yet no more than 9 on each.
+    assert_eq!((samples.expected, samples.seen, samples.coverage), (Some(18), 18, 1.0));
+}
+
+#[test]
+fn a_target_that_has_a_cpu_to_itself_leaves_less_to_chance() {
+    let of_seen = |switches, seen| {
+        let counts = Counts { cpu_time_ns: 100_000_000, involuntary_switches: switches, ..Counts::default() };
+        let sampling = [of(&event::CPU_CLOCK, 1_000_000)];
+        of_target(&sampling, 0, &with_samples(counts, seen), false).samples.remove(0).coverage
+    };
+    assert_eq!((of_seen(4, 94), of_seen(4, 92)), (Some(1.0), Some(0.92)));
+    // At each switch a period begins or ends with another.
+    assert_eq!((of_seen(10_000, 70), of_seen(10_000, 60)), (Some(1.0), Some(0.6)));
 }

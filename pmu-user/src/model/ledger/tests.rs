@@ -174,17 +174,23 @@ fn the_first_drain_is_the_baseline_of_the_cpus() {
     let first = ledger.advance(&TasksDrain {
         cpus: vec![cpu_row(before)],
         times: times(70),
+        samples_until_ns: Some(30),
         ..TasksDrain::default()
     });
+    assert_eq!(first.sampled_ns, Some(0));
     assert_eq!((first.all_cpus().switches, first.all_cpus().times), (0, None));
     let after = CpuCount { switches: 520, ..before };
     let second = ledger.advance(&TasksDrain {
         at_ns: 100,
         cpus: vec![cpu_row(after)],
         times: times(95),
+        samples_until_ns: Some(90),
         ..TasksDrain::default()
     });
     assert_eq!(second.all_cpus().switches, 20);
+    let mut both = first;
+    both.extend(&second);
+    assert_eq!((both.sampled_ns, both.length_ns()), (Some(60), 100));
     assert_eq!(second.all_cpus().times.map(|times| times.idle_ns), Some(25));
 }
 

@@ -100,6 +100,8 @@ pub(in crate::session) struct TasksSession {
     /// What every CPU was told last: see [`CpuCount::counted`](pmu_common::cpu::CpuCount::counted).
     counted: u64,
     unseen: u64,
+    /// When the last samples were taken (CLOCK_MONOTONIC); `None` while they are.
+    samples_ended_ns: Option<u64>,
     root: PathBuf,
 }
 
@@ -194,6 +196,8 @@ impl TasksSession {
         self.want_next_slices();
         self.flush();
         let now_ns = monotonic_ns();
+        // At once: what is taken from here on is the next interval's.
+        let (sampled, cpus) = (self.sampling_readings(), self.cpu_rows());
         // The ring first: it brings the paths of cgroups that may be gone already.
         self.read_ring();
         let written = if occasion.is_an_end() { Written::All } else { self.take_marks() };
@@ -208,8 +212,9 @@ impl TasksSession {
             above: self.owners.above(&owners),
             owners,
             uncovered: self.hotplug.uncovered(),
-            sampled: self.sampling_readings(),
-            cpus: self.cpu_rows(),
+            samples_until_ns: self.samples_until(now_ns),
+            sampled,
+            cpus,
             counts: self.count_rows(&written),
             culprits: self.culprit_rows(),
             off_cpu: self.off_cpu_rows(now_ns),
@@ -289,6 +294,7 @@ impl TasksSession {
         // Between the last reading of the counters and that of the samples none may be taken. One that the kernel does not stop
         // ends with its descriptor.
         let _ = self.stop_samplers();
+        self.samples_ended_ns = Some(monotonic_ns());
         self.read_ring();
         self.ring_reader.off_cpu.end_all(monotonic_ns());
         let mut last = self.drain(Occasion::End)?;

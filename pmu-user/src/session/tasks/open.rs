@@ -107,6 +107,7 @@ impl TasksSession {
             before: TasksDrain::default(),
             counted: 0,
             unseen: 0,
+            samples_ended_ns: None,
             root: root.to_owned(),
         })
     }

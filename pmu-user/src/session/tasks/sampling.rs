@@ -94,6 +94,11 @@ impl TasksSession {
         self.samplers.iter().flatten().try_for_each(|sampler| sampler.counter.disable())
     }
 
+    /// Up to when samples are taken that are read at `now_ns`, in ns since counting started.
+    pub(super) fn samples_until(&self, now_ns: u64) -> Option<u64> {
+        Some(self.samples_ended_ns.unwrap_or(now_ns).saturating_sub(self.header.started_ns))
+    }
+
     /// A CPU is back, or new: opens its sampling events. What the kernel refuses stays closed, and coverage says so.
     pub(super) fn reopen_samplers(&mut self, cpu: Cpu) {
         if self.has_stopped(Work::Samples) {

@@ -173,7 +173,14 @@ pub(super) fn quality(rows: &Rows, into: &mut String) {
         let samples = &quality["samples"];
         if samples.is_object() {
             let (seen, expected) = (whole(samples, "seen"), whole(samples, "expected"));
-            fact("samples", format!("{seen} of {expected} expected{}", covered(samples)));
+            let missing = match (expected.saturating_sub(seen), whole(samples, "idle_missing")) {
+                (0, _) => String::new(),
+                (missing, 0) => format!("; {missing} missing"),
+                (missing, idle) => {
+                    format!("; {missing} missing, of them {idle} in idle or stolen time; outside it")
+                }
+            };
+            fact("samples", format!("{seen} of {expected} expected{missing}{}", covered(samples)));
         }
         let ticks = &quality["ticks"];
         fact("ticks", format!("{} seen{}", whole(ticks, "seen"), covered(ticks)));

@@ -22,10 +22,11 @@ pub(super) fn write(into: &mut dyn Write, style: &Style, report: &TasksReport) -
     section(into, "BLIND TIME", &note)?;
     match &blind.target {
         Some(target) => {
-            writeln!(into, "  masked    {} of its CPU time", masked(target))?;
-            writeln!(into, "  machine   masked {} of the CPUs' time, whoever ran", masked(&blind.machine))?;
+            writeln!(into, "  masked    {}", masked(target, "of its CPU time"))?;
+            let machine = masked(&blind.machine, "of the CPUs' time, whoever ran");
+            writeln!(into, "  machine   masked {machine}")?;
         }
-        None => writeln!(into, "  masked    {} of the CPUs' time", masked(&blind.machine))?,
+        None => writeln!(into, "  masked    {}", masked(&blind.machine, "of the CPUs' time"))?,
     }
     let stolen = if blind.target.is_some() { "machine   stolen" } else { "stolen   " };
     writeln!(
@@ -47,31 +48,36 @@ pub(super) fn write(into: &mut dyn Write, style: &Style, report: &TasksReport) -
 fn floor(into: &mut dyn Write, blind: &Blind) -> io::Result<()> {
     let who = if blind.guest { "other handlers or the hypervisor" } else { "other handlers" };
     let masked = blind.masked();
-    let Some((floor, of_floor_ns)) = blind.floor.as_ref().zip(masked.floor_ns) else {
+    let Some(floor) = &blind.floor else {
         return writeln!(into, "  floor     not known: no tick told that it found user code");
     };
+    let in_kernel = masked.floor_ns.map_or_else(String::new, |of_floor_ns| {
+        format!("; {} in the kernel is theirs, and not in masked", duration(of_floor_ns))
+    });
     writeln!(
         into,
-        "  floor     {} of {} ticks in user code were late ({}), by {who}; {} in the kernel is theirs, and not in masked",
+        "  floor     {} of {} ticks in user code were late ({}), by {who}{in_kernel}",
         floor.late_ticks,
         floor.user_ticks,
-        percent(floor.share()),
-        duration(of_floor_ns)
+        percent(floor.share())
     )?;
     if blind.guest && masked.late_ticks > 0 {
         writeln!(
             into,
-            "            {} of masked's {} late ticks came right where the kernel unmasks; the others may be the hypervisor's",
+            "            {} of {} late ticks in the kernel came right where it unmasks; the others may be the hypervisor's",
             masked.sure_ticks, masked.late_ticks
         )?;
     }
     Ok(())
 }
 
-/// How long it was, from how many ticks, and its share.
-fn masked(masked: &Masked) -> String {
-    let share = masked.share().map_or("–".to_owned(), percent);
-    format!("{} from {} late ticks: {share}", sentence(&masked.time, duration), masked.late_ticks)
+/// How long it was, from how many ticks, and its share `of` a time; or why that is not known.
+fn masked(masked: &Masked, of: &str) -> String {
+    let time = sentence(&masked.time, duration);
+    let share = masked
+        .share()
+        .map(|share| format!(" from {} late ticks: {} {of}", masked.late_ticks, percent(share)));
+    time + &share.unwrap_or_default()
 }
 
 /// The target's gaps, and how many others had.

@@ -49,14 +49,24 @@ pub(super) fn quality(into: &mut dyn Write, quality: &Quality) -> io::Result<()>
 
 fn targets_samples(into: &mut dyn Write, samples: &TargetSamples, several: bool) -> io::Result<()> {
     let name = if several { format!("{}: ", samples.event) } else { String::new() };
-    let of = match samples.expected {
-        Some(expected) => {
-            format!("{} hit the target, of {expected} expected by its own time and counts", samples.seen)
-        }
-        None => format!("{} hit the target; how many should have is not known", samples.seen),
+    let Some((expected, coverage)) = samples.expected.zip(samples.coverage) else {
+        return writeln!(
+            into,
+            "  samples   {name}{} hit the target; how many should have is not known",
+            samples.seen
+        );
     };
-    let covered = samples.coverage.map_or_else(String::new, |share| format!(": {} covered", percent(share)));
-    writeln!(into, "  samples   {name}{of}{covered}")
+    // Chance explains the difference: a share of less than all would say that samples are missing.
+    let covered = if samples.seen < expected && coverage >= 1.0 {
+        format!("{} fewer, no more than by chance", expected - samples.seen)
+    } else {
+        format!("{} covered", percent(coverage))
+    };
+    writeln!(
+        into,
+        "  samples   {name}{} hit the target, of {expected} expected by its own time and counts: {covered}",
+        samples.seen
+    )
 }
 
 /// Cgroups that became targets while counting went on.
@@ -180,14 +190,21 @@ fn samples(into: &mut dyn Write, samples: &SampleQuality, events: usize) -> io::
             percent(samples.running)
         )?;
     }
-    let expected = samples.expected.map_or("unknown".to_owned(), |expected| expected.to_string());
-    writeln!(
-        into,
-        "  samples   {name}{} of {expected} expected, {} of the missing in idle or stolen time: {} covered outside it",
-        samples.seen,
-        samples.idle_missing,
-        percent(samples.coverage)
-    )?;
+    let covered = percent(samples.coverage);
+    let of = match (samples.expected, samples.idle_missing) {
+        (None, _) => ", of how many that were due is not known".to_owned(),
+        (Some(expected), _) if samples.seen >= expected => {
+            format!(" of {expected} expected: {covered} covered")
+        }
+        (Some(expected), 0) => {
+            format!(" of {expected} expected, {} missing: {covered} covered", expected - samples.seen)
+        }
+        (Some(expected), idle) => format!(
+            " of {expected} expected, {} missing, {idle} of them in idle or stolen time: {covered} covered outside it",
+            expected - samples.seen
+        ),
+    };
+    writeln!(into, "  samples   {name}{}{of}", samples.seen)?;
     if events > 1 && samples.withheld + samples.silences == 0 {
         return Ok(());
     }
