@@ -127,14 +127,19 @@ mod tests {
     #[test]
     fn functions_are_in_order_and_found_whatever_the_compiler_made_of_them() {
         assert!(OF_FAULTS.is_sorted());
-        let kernel = |name: &str| Frame::Function { name: name.into(), module: None, build_id: None };
+        let function = |name: &str, module: Option<&str>| Frame::Function {
+            name: name.into(),
+            module: module.map(Into::into),
+            build_id: None,
+            inlined: false,
+        };
+        let kernel = |name: &str| function(name, None);
         assert!(
             ["clear_page_erms", "do_anonymous_page", "filemap_map_pages.isra.0"]
                 .into_iter()
                 .all(|name| serves_faults(&kernel(name)))
         );
         assert!(!serves_faults(&kernel("copy_page_from_iter")));
-        let own = Frame::Function { name: "clear_page".into(), module: Some("a.out".into()), build_id: None };
-        assert!(!serves_faults(&own));
+        assert!(!serves_faults(&function("clear_page", Some("a.out"))));
     }
 }

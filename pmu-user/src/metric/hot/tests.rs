@@ -6,6 +6,7 @@ use crate::{
         At, Code, CodeStackRow, Cut, Line, Located, Name, Names, SlotId, TasksDrain, Word,
         unwinding::Unwinding,
     },
+    metric::ratio::Scale,
     model::{Ledger, WeightedSamples},
     untrusted::Untrusted,
 };
@@ -111,7 +112,8 @@ fn a_stack_has_frames_of_inlined_functions_and_keeps_their_lines_apart() {
     let codes = [checkout(&[("ship", 8)]), checkout(&[("ship", 9)]), checkout(&[])];
     let names = codes.into_iter().zip(1..).map(|(code, offset)| Name::new(at(offset), Ok(code))).collect();
     ledger.name(&Names { names, ..Names::default() });
-    let found = stacks(&ledger, &interval);
+    let scale = Scale { events: Vec::new(), pairs: Vec::new() };
+    let found = stacks(&ledger, &interval, &scale);
     assert_eq!(
         found.iter().map(|stack| (stack.frames.len(), stack.samples[0])).collect::<Vec<_>>(),
         [(2, 5), (1, 1)]
