@@ -30,7 +30,8 @@ pub(in crate::view) fn count(count: f64) -> String {
 
 /// A share of 1 in per cent.
 pub fn percent(share: f64) -> String {
-    let percent = share * 100.0;
+    // The sum of no shares is -0.0, and 0.0 by this.
+    let percent = share * 100.0 + 0.0;
     if percent != 0.0 && percent.abs() < 0.1 { format!("{percent:.3} %") } else { format!("{percent:.1} %") }
 }
 
@@ -45,6 +46,7 @@ pub(in crate::view) fn bytes(bytes: u64) -> String {
 }
 
 pub(in crate::view) fn three_digits(value: f64) -> String {
+    let value = value + 0.0;
     match value.abs() {
         n if n >= 99.95 => format!("{value:.0}"),
         n if n >= 9.995 => format!("{value:.1}"),
@@ -136,6 +138,7 @@ mod tests {
         assert_eq!(count(12_345_678.0), "12.3M");
         assert_eq!(percent(0.1234), "12.3 %");
         assert_eq!(percent(0.000_12), "0.012 %");
+        assert_eq!(percent([0.0; 0].iter().sum()), "0.0 %");
         assert_eq!(bytes(6_651_884), "6.34 MiB");
     }
 }
