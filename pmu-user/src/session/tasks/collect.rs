@@ -57,6 +57,7 @@ impl TasksSession {
     pub(super) fn read_cpus_first(&mut self) {
         self.flush();
         self.before.cpus = self.cpu_rows();
+        self.before.sampled = self.sampling_readings();
         self.header.started_ns = self.flushed_ns(self.header.started_ns).unwrap_or(self.header.started_ns);
     }
 

@@ -156,15 +156,7 @@ impl TasksSession {
         self.write_started();
         self.count(1);
         self.read_cpus_first();
-        // Members of a group start with their leader.
-        let leaders =
-            self.header.plan.sampling.iter().zip(&self.samplers).filter(|(event, _)| event.leader.is_none());
-        for sampler in leaders.flat_map(|(_, samplers)| samplers) {
-            sampler
-                .counter
-                .enable()
-                .map_err(|error| SessionError::Io("cannot start a sampling event", error))?;
-        }
+        self.start_samplers()?;
         self.write_periods();
         self.start_turns()?;
         self.targets = Targets::that_run(&self.header.plan, &self.machine, self.command);
@@ -178,8 +170,10 @@ impl TasksSession {
     ///
     /// As for [`TasksSession::drain`].
     pub(super) fn baseline(&mut self) -> Result<TasksDrain, SessionError> {
-        let TasksDrain { times, throttling, pressure, limits, cpus, .. } = std::mem::take(&mut self.before);
-        Ok(TasksDrain { times, throttling, pressure, limits, cpus, ..self.drain(Occasion::Begin)? })
+        let TasksDrain { times, throttling, pressure, limits, cpus, sampled, samples_until_ns, .. } =
+            std::mem::take(&mut self.before);
+        let drain = self.drain(Occasion::Begin)?;
+        Ok(TasksDrain { times, throttling, pressure, limits, cpus, sampled, samples_until_ns, ..drain })
     }
 
     /// Reads everything that has happened since the last drain.

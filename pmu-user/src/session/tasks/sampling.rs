@@ -5,7 +5,7 @@ use std::io;
 use super::{SessionError, TasksSession};
 use crate::{
     drain::Work,
-    machine::cpu::Cpu,
+    machine::{cpu::Cpu, monotonic_ns},
     perf::{Count, Counter, OpenError},
     plan::{Class, Lost, Need, Plan, PlanError, Sampling},
 };
@@ -92,6 +92,23 @@ impl TasksSession {
     pub(super) fn stop_samplers(&mut self) -> io::Result<()> {
         self.anchors.clear();
         self.samplers.iter().flatten().try_for_each(|sampler| sampler.counter.disable())
+    }
+
+    /// Starts the sampling events. On a CPU after the other: on average, samples are taken from the middle on.
+    pub(super) fn start_samplers(&mut self) -> Result<(), SessionError> {
+        let from_ns = monotonic_ns();
+        // Members of a group start with their leader.
+        let leaders =
+            self.header.plan.sampling.iter().zip(&self.samplers).filter(|(event, _)| event.leader.is_none());
+        for sampler in leaders.flat_map(|(_, samplers)| samplers) {
+            sampler
+                .counter
+                .enable()
+                .map_err(|error| SessionError::Io("cannot start a sampling event", error))?;
+        }
+        let began_ns = from_ns.midpoint(monotonic_ns());
+        self.before.samples_until_ns = Some(began_ns.saturating_sub(self.header.started_ns));
+        Ok(())
     }
 
     /// Up to when samples are taken that are read at `now_ns`, in ns since counting started.
