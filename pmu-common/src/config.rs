@@ -114,8 +114,8 @@ wire! {
         pub interrupts: u32,
         /// 1: programs on the kernel's functions time when run queues are throttled, because the kernel does not.
         pub times_throttling: u32,
-        /// Keeps the size a multiple of 8 bytes.
-        pub reserved: u32,
+        /// Length of an epoch of hot addresses, as a power of two in ns (see [`crate::sample::hot_epoch`]).
+        pub hot_epoch_shift: u32,
         /// Where the fields are in this kernel.
         pub offsets: Offsets,
         /// Whose ids are told.

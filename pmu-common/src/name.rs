@@ -113,6 +113,8 @@ pub mod program {
     pub const EXEC: &str = "exec";
     /// On `sched_prepare_exec` (Linux 6.10): where a launched command starts to count.
     pub const RELEASE: &str = "release";
+    /// On `task_rename`, where threads or their names own the counts.
+    pub const RENAME: &str = "rename";
     /// On `sched_process_exit`.
     pub const EXIT: &str = "exit";
     /// On `sched_process_free`, to forget the task; only in the object by address.
@@ -194,13 +196,14 @@ pub mod program {
     }
 
     /// Those that both objects have, besides [`SAMPLES`] and [`TRACEPOINT_SAMPLES`].
-    pub const BOTH: [&str; 12] = [
+    pub const BOTH: [&str; 13] = [
         SWITCH,
         WAKE,
         WAKE_NEW,
         FORK,
         EXEC,
         RELEASE,
+        RENAME,
         EXIT,
         CGROUP_CREATE,
         CGROUP_REMOVE,

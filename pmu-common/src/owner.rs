@@ -32,7 +32,7 @@ wire! {
         pub ended_ns: u64,
         /// Process id of the parent, id of the parent cgroup, or id of the thread's process.
         pub parent: u64,
-        /// Times the process executed another program.
+        /// Times the process executed another program, or its owner got another name.
         pub execs: u32,
         /// Thread id as user space knows it; 0 where threads do not own the counts.
         pub thread: u32,

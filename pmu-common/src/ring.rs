@@ -8,7 +8,7 @@ pub const GAP: u32 = 1;
 pub const STACK: u32 = 2;
 /// A [`Process`]: it was sampled, and its address maps should be read while it lives.
 pub const SEEN: u32 = 3;
-/// A [`Process`]: it executed another program, so what is known of its address maps is void.
+/// An [`Exec`]: what is known of the process's address maps is void from then on.
 pub const EXEC: u32 = 4;
 /// A [`NewCgroup`], followed by its path.
 pub const CGROUP: u32 = 5;
@@ -60,7 +60,7 @@ wire! {
         pub kind: u32,
         /// Owner's slot.
         pub slot: u32,
-        /// Process. Not the thread: samples of all its threads with one stack are one record, byte for byte.
+        /// Process. Not the thread: samples of all its threads with one stack are one record but for its time, byte for byte.
         pub tgid: u32,
         /// Event that overflowed: its place in the plan.
         pub event: u32,
@@ -68,6 +68,8 @@ wire! {
         pub kernel_bytes: u32,
         /// Bytes of user addresses that follow those.
         pub user_bytes: u32,
+        /// When the sample was taken (CLOCK_MONOTONIC, ns).
+        pub at_ns: u64,
     }
 
     /// What unwinding a user stack begins from.
@@ -126,10 +128,20 @@ wire! {
 
     /// A fact about a process.
     pub struct Process {
-        /// [`SEEN`], [`EXEC`] or [`PRESSURE`].
+        /// [`SEEN`] or [`PRESSURE`].
         pub kind: u32,
         /// Process.
         pub tgid: u32,
+    }
+
+    /// A process that executed another program.
+    pub struct Exec {
+        /// [`EXEC`].
+        pub kind: u32,
+        /// Process.
+        pub tgid: u32,
+        /// When (CLOCK_MONOTONIC, ns).
+        pub at_ns: u64,
     }
 
     /// A process that begins, with the address map of another.
@@ -140,6 +152,10 @@ wire! {
         pub tgid: u32,
         /// Process that forked it.
         pub parent: u32,
+        /// Keeps the alignment.
+        pub reserved: u32,
+        /// When (CLOCK_MONOTONIC, ns).
+        pub at_ns: u64,
     }
 
     /// Header of a cgroup's creation.

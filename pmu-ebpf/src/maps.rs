@@ -37,7 +37,7 @@ pub(crate) static CPUS: Array<CpuCount> = Array::with_max_entries(1, BPF_F_MMAPA
 /// Written by the sampling programs. By CPU and event.
 #[map]
 pub(crate) static CPU_SAMPLES: Array<CpuSamples> = Array::with_max_entries(1, BPF_F_MMAPABLE);
-/// Written by whoever allocates a slot, and by `exec`, `exit` and `cgroup_remove`; cleared by user space. By slot.
+/// Written by whoever allocates a slot, and by `exec`, `rename`, `exit` and `cgroup_remove`; cleared by user space. By slot.
 #[map]
 pub(crate) static OWNERS: Array<Owner> = Array::with_max_entries(1, BPF_F_MMAPABLE);
 /// Written by `switch`, `flush` and `timer`; cleared by user space between two owners of a slot. By slot and CPU.

@@ -98,7 +98,7 @@ fn renew<A: Access>(task: Pointer) -> Option<()> {
     // SAFETY: the state is the running task's own. Its new address map must be read anew.
     unsafe { (*state).flags &= !ANNOUNCED };
     if wants_names() {
-        ring_event::process(ring::EXEC, task::process_of::<A>(task), ring_event::AT_TICK);
+        ring_event::exec(task::process_of::<A>(task));
     }
     if config!(by) == BY_THREAD {
         return rename_thread::<A>(task, state);
@@ -134,6 +134,33 @@ fn rename_thread<A: Access>(task: Pointer, state: *mut TaskState) -> Option<()> 
         owner::forget(&before, state.slot);
         state.slot = SLOT_UNRESOLVED;
     }
+    Some(())
+}
+
+tracepoint! {
+    /// `trace_task_rename(task, comm)`, fs/exec.c: a thread is about to get another name, from whoever gives it.
+    rename on "task_rename", context => try_rename::<Way>(context.arg(0), context.arg(1))
+}
+
+/// A thread, or a process by its first thread, is called what it was called last.
+#[inline(always)]
+fn try_rename<A: Access>(task: Pointer, comm: Pointer) -> Option<()> {
+    let slot = if config!(by) == BY_THREAD {
+        // SAFETY: the state is live while its task is, and only its slot is read.
+        unsafe { (*A::state(task)?).slot }
+    } else if config!(by) == BY_PROCESS && config!(executables) == 0 && identity::leader(task) == task {
+        owner::known(&task::process_key::<A>(task))?
+    } else {
+        return None;
+    };
+    if slot >= SLOT_NONE || slot == SLOT_OTHER {
+        return None;
+    }
+    // SAFETY: the lookup gave a live row; of two who rename a thread at once, either may win.
+    let row = unsafe { &mut *OWNERS.get_ptr_mut(slot)? };
+    owner::read_string(comm, &mut row.name)?;
+    row.execs = row.execs.wrapping_add(1);
+    changed::mark(slot, this_cpu());
     Some(())
 }
 

@@ -2,7 +2,7 @@
 
 use aya_ebpf::{
     bindings::{BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP},
-    helpers::generated::bpf_ringbuf_query,
+    helpers::{bpf_ktime_get_ns, generated::bpf_ringbuf_query},
 };
 use pmu_common::{loss, ring};
 
@@ -17,10 +17,20 @@ pub(crate) fn process(kind: u32, tgid: u32, flags: u64) {
     send(ring::Process { kind, tgid }, flags);
 }
 
+/// Sends that a process executes another program, from now on.
+#[inline(always)]
+pub(crate) fn exec(tgid: u32) {
+    // SAFETY: the helper has no preconditions.
+    let at_ns = unsafe { bpf_ktime_get_ns() };
+    send(ring::Exec { kind: ring::EXEC, tgid, at_ns }, AT_TICK);
+}
+
 /// Sends that a process begins: user space reads it as it reads stacks.
 #[inline(always)]
 pub(crate) fn fork(tgid: u32, parent: u32) {
-    send(ring::Fork { kind: ring::FORK, tgid, parent }, if_half_full());
+    // SAFETY: the helper has no preconditions.
+    let at_ns = unsafe { bpf_ktime_get_ns() };
+    send(ring::Fork { kind: ring::FORK, tgid, parent, reserved: 0, at_ns }, if_half_full());
 }
 
 /// Sends that a wait is over whose stack was sent.

@@ -24,7 +24,7 @@ use pmu_common::{
     gap::{Silence, silence},
     loss,
     ring::{self, STACK_FRAMES},
-    sample::{HOT_PROBES, Hot, hot_hash},
+    sample::{HOT_PROBES, Hot, hot_epoch, hot_hash, hot_step},
 };
 
 use crate::{
@@ -107,10 +107,12 @@ fn try_sample<A: Access>(context: *mut c_void, event: u32, cause: Cause) -> Opti
     samples.samples += 1;
     let task = A::current();
     let idle = task::tid::<A>(task) == 0;
+    // SAFETY: the helper has no preconditions.
+    let now_ns = unsafe { bpf_ktime_get_ns() };
     if config!(sample_period_ns) != 0 && event == config!(clock_event) {
         // SAFETY: as for `counted`.
         let idle_ns = unsafe { (*counts).idle_ns };
-        check_spacing(samples, idle, idle_ns);
+        check_spacing(samples, now_ns, idle, idle_ns);
     }
     if idle {
         samples.idle_samples += 1;
@@ -131,12 +133,12 @@ fn try_sample<A: Access>(context: *mut c_void, event: u32, cause: Cause) -> Opti
     }
     changed::mark(slot, cpu);
     let tgid = task::process_of::<A>(task);
-    let hot =
-        Hot { address: place.address, tgid: if place.user { tgid } else { 0 }, slot, event, ..Hot::ZERO };
+    let of = if place.user { tgid } else { 0 };
+    let hot = Hot { address: place.address, tgid: of, slot, event, count: 1, first_ns: now_ns };
     keep_address(samples, cpu, &hot);
     announce::<A>(task, tgid);
     if config!(stacks) != 0 {
-        let header = ring::Stack { kind: ring::STACK, slot, tgid, event, ..ring::Stack::ZERO };
+        let header = ring::Stack { kind: ring::STACK, slot, tgid, event, at_ns: now_ns, ..ring::Stack::ZERO };
         if config!(unwind) == UNWIND_OFF {
             send_stacks(context, samples, cpu, &header);
         } else {
@@ -166,9 +168,7 @@ fn is_due(samples: &mut CpuSamples) -> bool {
 /// Sample spacing is the cross-check of the timers' lateness. A silence with idle time in it says nothing: an idle CPU
 /// wakes late, and not every kernel delivers its samples.
 #[inline(always)]
-fn check_spacing(samples: &mut CpuSamples, idle: bool, idle_ns: u64) {
-    // SAFETY: the helper has no preconditions.
-    let now_ns = unsafe { bpf_ktime_get_ns() };
+fn check_spacing(samples: &mut CpuSamples, now_ns: u64, idle: bool, idle_ns: u64) {
     let comparable = !idle && samples.last_ns != 0 && idle_ns == samples.last_idle_ns;
     let apart_ns = now_ns.wrapping_sub(samples.last_ns);
     samples.last_ns = if idle { 0 } else { now_ns };
@@ -205,7 +205,7 @@ fn slot_of<A: Access>(task: Pointer, samples: &mut CpuSamples) -> Option<u32> {
     (slot < SLOT_NONE).then_some(slot)
 }
 
-/// Counts an address in this CPU's table.
+/// Counts an address in this CPU's table, in a row of the present epoch.
 #[inline(always)]
 fn keep_address(samples: &mut CpuSamples, cpu: u32, wanted: &Hot) {
     let mask = config!(hot_mask);
@@ -213,25 +213,26 @@ fn keep_address(samples: &mut CpuSamples, cpu: u32, wanted: &Hot) {
         return;
     }
     let base = (cpu * 2 + (samples.table & 1)) * (mask + 1);
-    let start = hot_hash(wanted.address, wanted.tgid, wanted.slot, wanted.event);
+    let shift = config!(hot_epoch_shift) & 63;
+    let epoch = hot_epoch(wanted.first_ns, shift);
+    let start = hot_hash(wanted.address, wanted.tgid, wanted.slot, wanted.event, epoch);
     for probe in 0..HOT_PROBES {
-        let Some(entry) = HOT.get_ptr_mut(base + (start.wrapping_add(probe) & mask)) else {
+        let Some(entry) =
+            HOT.get_ptr_mut(base + (start.wrapping_add(probe.wrapping_mul(hot_step(start))) & mask))
+        else {
             return;
         };
         // SAFETY: the lookup gave a live row of the table that this CPU's program writes.
         let entry = unsafe { &mut *entry };
         if entry.count == 0 {
-            entry.address = wanted.address;
-            entry.tgid = wanted.tgid;
-            entry.slot = wanted.slot;
-            entry.event = wanted.event;
-            entry.count = 1;
+            *entry = *wanted;
             return;
         }
         let same = entry.address == wanted.address
             && entry.tgid == wanted.tgid
             && entry.slot == wanted.slot
-            && entry.event == wanted.event;
+            && entry.event == wanted.event
+            && hot_epoch(entry.first_ns, shift) == epoch;
         if same {
             entry.count += 1;
             return;

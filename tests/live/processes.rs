@@ -284,3 +284,20 @@ fn processes_of_a_name_or_of_an_executable_are_one_owner() {
         assert!(hot["share"].as_f64().unwrap() > 0.0, "{hot}");
     }
 }
+
+#[test]
+fn a_thread_is_called_what_it_was_called_last() {
+    let burn = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done";
+    let command = format!("echo job-A >/proc/self/comm; {burn}; echo job-B >/proc/self/comm; {burn}; :");
+    for by in ["thread", "comm"] {
+        let output = output(&["--by", by, "--", "sh", "-c", &command]);
+        let rows = Rows::parse(&output.stderr);
+        let names: Vec<&str> = rows
+            .of_kind("metric")
+            .filter(|row| row["metric"] == "cpu_time" && row["owner"]["kind"] == by)
+            .filter_map(|row| row["owner"]["name"].as_str())
+            .collect();
+        assert!(names.contains(&"job-B"), "{by}: {names:?}");
+        assert!(by == "comm" || !names.contains(&"job-A"), "{by}: {names:?}");
+    }
+}

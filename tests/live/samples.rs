@@ -1,6 +1,7 @@
 //! Samples: how many come, and what they are called.
 
 mod mappings;
+mod replaced;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

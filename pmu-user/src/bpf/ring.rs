@@ -57,13 +57,20 @@ pub enum Record {
     /// A process was sampled for the first time.
     Seen(u32),
     /// A process executed another program.
-    Exec(u32),
+    Exec {
+        /// Process.
+        tgid: u32,
+        /// When (CLOCK_MONOTONIC, ns).
+        at_ns: u64,
+    },
     /// A process begins.
     Fork {
         /// Process.
         tgid: u32,
         /// Process that forked it.
         parent: u32,
+        /// When (CLOCK_MONOTONIC, ns).
+        at_ns: u64,
     },
     /// A cgroup was created.
     Cgroup {
@@ -122,10 +129,13 @@ impl Record {
             }
             ring::UNBLOCKED => Some(Self::Unblocked(take(&mut bytes)?)),
             ring::SEEN => Some(Self::Seen(take::<ring::Process>(&mut bytes)?.tgid)),
-            ring::EXEC => Some(Self::Exec(take::<ring::Process>(&mut bytes)?.tgid)),
+            ring::EXEC => {
+                let ring::Exec { tgid, at_ns, .. } = take(&mut bytes)?;
+                Some(Self::Exec { tgid, at_ns })
+            }
             ring::FORK => {
-                let ring::Fork { tgid, parent, .. } = take(&mut bytes)?;
-                Some(Self::Fork { tgid, parent })
+                let ring::Fork { tgid, parent, at_ns, .. } = take(&mut bytes)?;
+                Some(Self::Fork { tgid, parent, at_ns })
             }
             kind @ (ring::CGROUP | ring::OTHER_CGROUP) => {
                 let ring::NewCgroup { id, path_bytes, made_ns, .. } = take(&mut bytes)?;

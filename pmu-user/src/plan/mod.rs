@@ -25,7 +25,7 @@ use pmu_common::{
     histogram::RunqueueBuckets,
     interrupt::Interrupted,
     ring::COPY_BYTES_MAX,
-    sample::SampleCount,
+    sample::{SampleCount, hot_epoch_shift},
 };
 use serde::{Deserialize, Serialize};
 
@@ -170,7 +170,7 @@ impl Plan {
         let Choice { turns, metrics, why_none } = choice;
         let row_bytes = row_bytes(sampling.len(), &turns, (request.off_cpu, request.interrupts));
         let slots = slots(request.owners_max, machine, by, &target, row_bytes)?;
-        let per_tick = (samples_per_second(&sampling) as f64 * tick.as_secs_f64()).ceil() as u32;
+        let per_tick = samples_per_tick(&sampling, tick);
         Ok(Self {
             by,
             target,
@@ -251,8 +251,14 @@ impl Plan {
             },
             follows: u32::from(!self.follow.is_empty()),
             interrupts: u32::from(!self.interrupts.is_no()),
+            hot_epoch_shift: self.hot_epoch_shift(),
             ..Config::ZERO
         }
+    }
+
+    /// Length of an epoch of hot addresses, as a power of two in ns.
+    pub fn hot_epoch_shift(&self) -> u32 {
+        hot_epoch_shift(samples_per_tick(&self.sampling, self.tick), self.hot_entries)
     }
 
     /// The target in words, safe for a terminal, with the names that are followed.
@@ -343,6 +349,11 @@ fn row_bytes(
 }
 
 /// Samples of a CPU in a second, at most: of clocks it is known.
+/// Samples expected on a CPU between two drains.
+fn samples_per_tick(sampling: &[Sampling], tick: Duration) -> u32 {
+    (samples_per_second(sampling) as f64 * tick.as_secs_f64()).ceil() as u32
+}
+
 fn samples_per_second(sampling: &[Sampling]) -> u64 {
     let rate =
         |event: &Sampling| event.period_ns().map_or(10_000, |period_ns| 1_000_000_000 / period_ns.max(1));

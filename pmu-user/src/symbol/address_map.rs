@@ -52,6 +52,8 @@ pub(super) struct Region {
     pub(super) path: Untrusted,
     /// The file, unless the mapping has none.
     pub(super) file: Option<FileId>,
+    /// Since when it was there (CLOCK_MONOTONIC, ns); 0 if the kernel did not say.
+    pub(super) since_ns: u64,
     /// What the kernel said of the file when it was mapped, if it did.
     proof: Option<Proof>,
 }
@@ -131,22 +133,43 @@ impl AddressMap {
         map
     }
 
-    /// Adds a mapping, which replaces what was there. One that does not fit any more is left out.
-    pub(super) fn insert(&mut self, region: Region) {
-        let below = self.regions.range(..region.end).rev();
-        let overlapped: Vec<u64> =
-            below.take_while(|(_, other)| other.end > region.start).map(|(&start, _)| start).collect();
-        for start in overlapped {
-            let Some(other) = self.remove(start) else { continue };
-            if other.start < region.start {
-                self.put(Region { end: region.start, ..other.clone() });
+    /// Adds a mapping, which takes the place of what was there, and returns the other code that was. One that does not fit any more is
+    /// left out.
+    pub(super) fn insert(&mut self, mut region: Region) -> Vec<Region> {
+        let mut replaced = self.cut(region.start, region.end);
+        replaced.retain(|piece| {
+            let same = piece.is_same_code(&region);
+            if same {
+                region.since_ns = region.since_ns.min(piece.since_ns);
             }
-            if other.end > region.end {
-                let offset = other.offset.saturating_add(region.end - other.start);
-                self.put(Region { start: region.end, offset, ..other });
-            }
-        }
+            !same
+        });
         self.put(region);
+        replaced
+    }
+
+    /// Takes out what is mapped between two addresses.
+    pub(super) fn cut(&mut self, start: u64, end: u64) -> Vec<Region> {
+        let below = self.regions.range(..end).rev();
+        let overlapped: Vec<u64> =
+            below.take_while(|(_, other)| other.end > start).map(|(&start, _)| start).collect();
+        let mut pieces = Vec::with_capacity(overlapped.len());
+        for other in overlapped {
+            let Some(other) = self.remove(other) else { continue };
+            if other.start < start {
+                self.put(other.part(other.start, start));
+            }
+            if other.end > end {
+                self.put(other.part(end, other.end));
+            }
+            pieces.push(other.part(other.start.max(start), other.end.min(end)));
+        }
+        pieces
+    }
+
+    /// Is anything mapped where a region is?
+    pub(super) fn overlaps(&self, region: &Region) -> bool {
+        self.regions.range(..region.end).next_back().is_some_and(|(_, other)| other.end > region.start)
     }
 
     fn put(&mut self, region: Region) {
@@ -211,6 +234,7 @@ fn region(line: &[u8]) -> Option<Region> {
         offset: hex(offset)?,
         path: Untrusted::new(path),
         file: file(path, FileId { device, inode }),
+        since_ns: 0,
         proof: None,
     })
 }
@@ -239,6 +263,7 @@ impl Region {
             offset,
             path: Untrusted::new(path),
             file,
+            since_ns: at_ns,
             proof: Some(Proof { at_ns, generation }),
         }
     }
@@ -248,16 +273,33 @@ impl Region {
         MEMORY.iter().any(|begins| self.path.as_bytes().starts_with(begins))
     }
 
+    /// What of it lies between two of its addresses.
+    fn part(&self, start: u64, end: u64) -> Self {
+        Self { start, end, offset: self.offset.saturating_add(start - self.start), ..self.clone() }
+    }
+
+    /// Does another mapping have the same code wherever both are? Of code in no file that is all that can be said.
+    pub(super) fn is_same_code(&self, other: &Self) -> bool {
+        let place = |region: &Self| region.start.wrapping_sub(region.offset);
+        self.file == other.file
+            && self.path == other.path
+            && (self.file.is_none() || place(self) == place(other))
+    }
+
     /// What a mapping takes in an address map: half of a B-tree's room is empty where addresses ascend, and a path is an
     /// allocation of its own.
-    fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         2 * size_of::<(u64, Self)>() + ALLOCATION_BYTES + self.path.as_bytes().len()
     }
 
     /// Opens the mapped file itself, whatever its path means here or now; where that is not allowed, the process's program or what the
     /// path leads to in its own view, if it still is that file.
     pub(super) fn open(&self, tgid: u32) -> Result<File, Errno> {
-        if let Ok((file, _)) = open::mapped(tgid, self.start, self.end) {
+        // By now another program may be mapped there.
+        if let Ok((file, status)) = open::mapped(tgid, self.start, self.end)
+            && (self.has_inode(&status)
+                || open::is_called(tgid, (self.start, self.end), &self.path.to_path(), &file))
+        {
             return Ok(file);
         }
         self.known(open::program(tgid)).or_else(|_| {
@@ -266,13 +308,16 @@ impl Region {
         })
     }
 
+    /// Is a file's inode that of the mapped one? Device numbers of both differ on some file systems (btrfs, overlayfs).
+    fn has_inode(&self, status: &Stat) -> bool {
+        self.file.is_some_and(|mapped| mapped.inode == status.st_ino)
+    }
+
     /// An open file, if it is the mapped one.
     fn known(&self, opened: Result<(File, Stat), Errno>) -> Result<File, Errno> {
         let (file, status) = opened?;
-        // Device numbers of a file and its mapping differ on some file systems (btrfs, overlayfs).
-        let same = self.file.is_some_and(|mapped| mapped.inode == status.st_ino);
         // Somebody else may have the process's id by now.
-        let same = same && self.proof.is_none_or(|proof| proof.holds(&file, &status));
+        let same = self.has_inode(&status) && self.proof.is_none_or(|proof| proof.holds(&file, &status));
         if same { Ok(file) } else { Err(Errno::NOENT) }
     }
 
@@ -316,63 +361,4 @@ impl Proof {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{AddressMap, BYTES_MAX};
-
-    const MAPS: &[u8] = b"\
-    55d0c0000000-55d0c0020000 r--p 00000000 fe:00 1234                       /usr/bin/app\n\
-    55d0c0020000-55d0c0100000 r-xp 00020000 fe:00 1234                       /usr/bin/app with space (deleted)\n\
-    7f0000000000-7f0000010000 rwxp 00000000 00:00 0 \n\
-    7f0000020000-7f0000030000 r-xs 00000000 00:01 77                         /memfd:jit (deleted)\n\
-    7ffc00000000-7ffc00002000 r-xp 00000000 00:00 0                          [vdso]\n";
-
-    #[test]
-    fn an_address_is_found_in_its_executable_mapping() {
-        let map = AddressMap::parse(7, MAPS);
-        let region = map.find(0x55d0_c002_0010).unwrap();
-        assert_eq!(region.path.as_bytes(), b"/usr/bin/app with space (deleted)");
-        assert_eq!(0x55d0_c002_0010 - region.start + region.offset, 0x2_0010);
-        assert!(region.file.is_some());
-    }
-
-    #[test]
-    fn code_without_a_file_is_told_apart() {
-        let map = AddressMap::parse(7, MAPS);
-        assert_eq!(map.find(0x7f00_0000_0000).unwrap().file, None);
-        let memfd = map.find(0x7f00_0002_0000).unwrap();
-        assert!(memfd.file.is_some() && memfd.is_memory(), "a memfd may hold a program");
-        assert!(!map.find(0x55d0_c002_0010).unwrap().is_memory());
-        assert_eq!(map.find(0x7ffc_0000_0001).unwrap().path.as_bytes(), b"[vdso]");
-    }
-
-    #[test]
-    fn a_segment_of_shared_memory_is_no_memfd_with_its_number() {
-        let maps =
-            b"1000-2000 r-xs 00000000 00:01 77 /SYSV00000000 (deleted)\n3000-4000 r-xs 0 00:01 77 /memfd:a\n";
-        let map = AddressMap::parse(7, maps);
-        assert_ne!(map.find(0x1000).unwrap().file, map.find(0x3000).unwrap().file);
-    }
-
-    #[test]
-    fn a_process_cannot_make_its_map_large() {
-        let line = |index: u64| {
-            format!("{:x}-{:x} r-xp 0 fe:00 7 /{}\n", index * 16, index * 16 + 8, "x".repeat(4000))
-        };
-        let text: String = (1..2000).map(line).collect();
-        let map = AddressMap::parse(7, text.as_bytes());
-        assert!(map.bytes <= BYTES_MAX && map.find(16).is_some());
-    }
-
-    #[test]
-    fn a_line_that_is_cut_off_is_no_mapping() {
-        assert!(AddressMap::parse(7, b"1000-2000 r-xp 0 fe:00 7 /usr/bin/ap").find(0x1000).is_none());
-    }
-
-    #[test]
-    fn an_address_between_mappings_is_not_found() {
-        let map = AddressMap::parse(7, MAPS);
-        assert!(map.find(0x55d0_c000_0000).is_none(), "not executable");
-        assert!(map.find(0x7f00_0001_0000).is_none(), "past the end");
-        assert!(map.find(0).is_none());
-    }
-}
+mod tests;

@@ -60,8 +60,10 @@ impl FileNamer {
 
     /// Names of the code at addresses in a `perf-PID.map`.
     pub fn perf_map(&mut self, map: File, addresses: &[u64]) -> Vec<Name> {
-        let source =
-            wanting(CodeSourceKind::PerfMap(PerfMap { file: Some((map, 1)), ..PerfMap::of(1) }), addresses);
+        let source = wanting(
+            CodeSourceKind::PerfMap(PerfMap { file: Some((map, 1)), ..PerfMap::of((1, 0)) }),
+            addresses,
+        );
         let deadline = self.namer.within(NAMES);
         names(functions(&mut self.namer, &source.kind, &hottest_first(&source), deadline))
     }

@@ -1,8 +1,8 @@
 //! Where addresses lie and what they are called.
 //!
-//! A process may be gone when names are wanted, so the two are apart: while it lives, an address becomes a file, its build id
-//! and an offset, and the file is kept open; names are looked up at the end. It may be gone even before its address map can be
-//! read: where samples want names, the kernel tells of every mapping when it is made. Whatever a process owns was made by a stranger:
+//! A process may be gone when names are wanted, so the two are apart: while it lives, an address becomes a file, its build id and
+//! an offset, and the file is kept open; names are looked up at the end. It may be gone even before its address map can be read:
+//! where samples want names, the kernel tells of every mapping when it is made. Whatever a process owns was made by a stranger:
 //! its files are opened on a thread of their own, and read in a process of their own.
 
 mod address_map;
@@ -82,13 +82,33 @@ const COPIED_MAX: usize = 16 << 20;
 #[derive(Debug, Default)]
 pub struct Samples {
     /// By address.
-    pub hot: Vec<HotRow>,
+    pub hot: Vec<Hit>,
     /// By stack.
-    pub stacks: Vec<StackRow>,
+    pub stacks: Vec<HitStack>,
     /// Waits by stack.
     pub off_cpu: Vec<OffCpuStack>,
     /// Addresses of the kernel that are to be named, although no sample hit them.
     pub kernel: Vec<u64>,
+}
+
+/// Samples at one address, and when they were taken (CLOCK_MONOTONIC, ns).
+#[derive(Debug)]
+pub struct Hit {
+    /// They.
+    pub row: HotRow,
+    /// The first.
+    pub first_ns: u64,
+    /// By when the last was.
+    pub last_ns: u64,
+}
+
+/// Samples with one stack, and when each was taken (CLOCK_MONOTONIC, ns).
+#[derive(Debug)]
+pub struct HitStack {
+    /// They.
+    pub row: StackRow,
+    /// When.
+    pub times_ns: Vec<u64>,
 }
 
 /// Waits of blocked tasks with one stack, by address.
@@ -102,8 +122,34 @@ pub struct OffCpuStack {
     pub kernel: Vec<u64>,
     /// User addresses, innermost first.
     pub user: Vec<u64>,
-    /// How long they were.
-    pub time: OffCpuTime,
+    /// When each began (CLOCK_MONOTONIC, ns), and how long it was.
+    pub waits: Vec<(u64, OffCpuSum)>,
+}
+
+/// Sum of waits, of which each may stand for more.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OffCpuSum {
+    /// Waits whose stack was taken.
+    pub waits: u64,
+    /// Their time in ns, and that of the waits which they stand for.
+    pub ns: f64,
+    /// Variance of that time, by which waits were taken.
+    pub variance: f64,
+}
+
+impl OffCpuSum {
+    /// Adds other waits.
+    pub fn add(&mut self, other: &Self) {
+        self.waits += other.waits;
+        self.ns += other.ns;
+        self.variance += other.variance;
+    }
+
+    /// It in whole ns.
+    #[must_use]
+    pub fn time(&self) -> OffCpuTime {
+        OffCpuTime { waits: self.waits, ns: self.ns as u64, deviation_ns: self.variance.sqrt() as u64 }
+    }
 }
 
 /// Names.
@@ -121,13 +167,16 @@ impl Samples {
     }
 }
 
-/// Addresses of a stack, innermost first, each with its process: 0 for the kernel. Those that user code returns to are taken for the calls
-/// before them: the next instruction may be of another line, or of another function, if the call does not return.
+/// Addresses of a stack, innermost first, each with its process: 0 for the kernel.
 fn addresses<'a>(kernel: &'a [u64], tgid: u32, user: &'a [u64]) -> impl Iterator<Item = (u32, u64)> + 'a {
     let kernel = kernel.iter().map(|&address| (0, address));
-    let calls =
-        user.iter().zip(0..).map(|(&address, at)| if at > 0 { address.saturating_sub(1) } else { address });
-    kernel.chain(calls.map(move |address| (tgid, address)))
+    kernel.chain(calls(user).map(move |address| (tgid, address)))
+}
+
+/// User addresses of a stack, innermost first. Those that code returns to are taken for the calls before them: the next instruction may be
+/// of another line, or of another function, if the call does not return.
+fn calls(user: &[u64]) -> impl Iterator<Item = u64> + '_ {
+    user.iter().zip(0..).map(|(&address, at)| if at > 0 { address.saturating_sub(1) } else { address })
 }
 
 /// When names are looked up while a run goes on.
@@ -201,17 +250,17 @@ impl Symbols {
         self.orders.give(Order::See(tgid));
     }
 
-    /// A process begins as a copy of `parent`.
-    pub fn fork(&self, parent: u32, child: u32) {
+    /// A process began at a time (CLOCK_MONOTONIC, ns) as a copy of `parent`.
+    pub fn fork(&self, parent: u32, child: u32, at_ns: u64) {
         if !self.listens {
-            self.orders.give(Order::Fork { parent, child });
+            self.orders.give(Order::Fork { parent, child, at_ns });
         }
     }
 
-    /// The process executed another program: its address map and places are void.
-    pub fn execute(&self, tgid: u32) {
+    /// The process executed another program at a time (CLOCK_MONOTONIC, ns): from then on its address map and places are void.
+    pub fn execute(&self, tgid: u32, at_ns: u64) {
         if !self.listens {
-            self.orders.give(Order::Execute(tgid));
+            self.orders.give(Order::Execute(tgid, at_ns));
         }
     }
 
@@ -320,20 +369,22 @@ fn unlocated(samples: &Samples) -> Located {
         0 => At::kernel(address),
         _ => At { source: LATE, offset: address },
     };
-    let row = |&HotRow { slot, tgid, address, count, event, cpu }: &HotRow| {
-        let at = at(tgid, address);
-        CodeRow { slot, at, count, event, cpu }
+    let row = |hit: &Hit| {
+        let HotRow { slot, tgid, address, count, event, cpu } = hit.row;
+        CodeRow { slot, at: at(tgid, address), count, event, cpu }
     };
     let frames = |kernel: &[u64], tgid: u32, user: &[u64]| {
         addresses(kernel, tgid, user).map(|(tgid, address)| at(tgid, address)).collect()
     };
-    let stack = |row: &StackRow| {
+    let stack = |HitStack { row, .. }: &HitStack| {
         let frames = frames(&row.kernel, row.tgid, &row.user);
         CodeStackRow { slot: row.slot, frames, count: row.count, event: row.event }
     };
     let off_cpu = |row: &OffCpuStack| {
         let frames = frames(&row.kernel, row.tgid, &row.user);
-        OffCpuStackRow { slot: row.slot, frames, time: row.time }
+        let mut sum = OffCpuSum::default();
+        row.waits.iter().for_each(|(_, wait)| sum.add(wait));
+        OffCpuStackRow { slot: row.slot, frames, time: sum.time() }
     };
     let unnamed = LATE_WHY.to_owned();
     Located {
@@ -346,28 +397,4 @@ fn unlocated(samples: &Samples) -> Located {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{Orders, Samples, Symbols};
-    use crate::drain::{At, HotRow, SlotId, StackRow, in_time};
-
-    #[test]
-    fn samples_whose_places_never_come_are_in_the_table_with_their_addresses() {
-        let (orders, answers) = Orders::to_no_thread();
-        let mut symbols = Symbols { orders, answers, ..Symbols::default() };
-        let slot = SlotId::default();
-        let hot = HotRow { slot, tgid: 7, address: 0x1234, count: 37, event: 0, cpu: None };
-        let stack = StackRow { slot, tgid: 7, kernel: vec![9], user: vec![0x1234], count: 37, event: 0 };
-        let samples = Samples { hot: vec![hot], stacks: vec![stack], ..Samples::default() };
-        assert!(symbols.locate(samples).is_empty());
-        let located = symbols.name_all().located;
-        assert_eq!((located.code[0].count, located.code[0].at.offset), (37, 0x1234));
-        assert_eq!(located.stacks[0].frames, [At::kernel(9), located.code[0].at]);
-        assert!(
-            located
-                .sources
-                .iter()
-                .any(|row| row.source == located.code[0].at.source && in_time::is(&row.unnamed))
-        );
-        assert!(symbols.name_all().located.is_empty(), "each comes once");
-    }
-}
+mod tests;

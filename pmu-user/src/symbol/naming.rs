@@ -90,7 +90,20 @@ impl Tracker {
             CodeSourceKind::Kernel => self.kernel.functions(offsets),
             _ => None,
         };
-        asked.unwrap_or_else(|| functions(&mut self.symbolizer, kind, offsets, deadline))
+        let mut codes = asked.unwrap_or_else(|| functions(&mut self.symbolizer, kind, offsets, deadline));
+        self.add_jitted(source, &mut codes, deadline);
+        codes
+    }
+
+    /// Adds functions that a JIT's dump has and its map does not.
+    fn add_jitted(&mut self, source: u32, codes: &mut Codes, deadline: Deadline) {
+        let CodeSourceKind::PerfMap(map) = &self.sources[source as usize].kind else { return };
+        let Some(dump) = self.jit_dump(map.program).and_then(|file| file.try_clone().ok()) else { return };
+        let mut missing: Vec<u64> =
+            codes.iter().filter(|(_, code)| code.is_err()).map(|(&offset, _)| offset).collect();
+        missing.sort_unstable();
+        let found = ask_all(&mut self.symbolizer, Request::JitAddresses, &missing, &[&dump], deadline);
+        codes.extend(found.into_iter().filter(|(_, code)| matches!(code, Ok(_) | Err(Why::Replaced))));
     }
 }
 
@@ -131,6 +144,7 @@ pub(super) fn functions(
             Some((file, _)) => ask(Request::PerfMap, &[file]),
             None => all(offsets, Why::NoPerfMap),
         },
+        CodeSourceKind::JitDump(dump, _) => ask(Request::JitPlaces, &[dump]),
         CodeSourceKind::File(image) => {
             let debug = image.debug_file();
             match &image.file {

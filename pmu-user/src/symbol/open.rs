@@ -16,7 +16,7 @@ use std::{
 };
 
 use rustix::{
-    fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, open, openat2},
+    fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, fstatfs, open, openat2},
     io::Errno,
     thread::{CapabilitySet, capabilities},
 };
@@ -75,6 +75,17 @@ pub(super) fn program(tgid: u32) -> Result<(File, Stat), Errno> {
     let found = open(format!("/proc/{tgid}/exe"), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     regular(&found)
 }
+
+/// Is a file, which is mapped in a process between two addresses, called so? Only of overlayfs, whose inodes have other numbers
+/// than those that the kernel gives for their mappings.
+pub(super) fn is_called(tgid: u32, (start, end): (u64, u64), path: &Path, file: &File) -> bool {
+    let is_overlay = fstatfs(file).is_ok_and(|status| status.f_type as u64 == OVERLAYFS);
+    is_overlay
+        && fs::read_link(format!("/proc/{tgid}/map_files/{start:x}-{end:x}")).is_ok_and(|link| link == path)
+}
+
+/// `OVERLAYFS_SUPER_MAGIC` (include/uapi/linux/magic.h).
+const OVERLAYFS: u64 = 0x794c_7630;
 
 /// Opens for reading what was only found so far, if it is a regular file. A pipe or a device is never opened.
 fn regular(found: &OwnedFd) -> Result<(File, Stat), Errno> {

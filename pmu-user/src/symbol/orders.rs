@@ -18,11 +18,7 @@ use rustix::{
 };
 
 use super::{NAMING_ALL, NAMING_MAX, Named, OVERTIME, Samples, Snapshot, open, tracker::Tracker};
-use crate::{
-    drain::Located,
-    machine::{monotonic_ns, privilege::keep_only},
-    perf::side_band::SideBand,
-};
+use crate::{drain::Located, machine::privilege::keep_only, perf::side_band::SideBand};
 
 /// What the tracker is told, in order.
 pub(super) enum Order {
@@ -30,8 +26,10 @@ pub(super) enum Order {
     Fork {
         parent: u32,
         child: u32,
+        at_ns: u64,
     },
-    Execute(u32),
+    /// A process, and when.
+    Execute(u32, u64),
     Listen(SideBand),
     /// Samples, and when their drain was done.
     Locate(Arc<Samples>, u64),
@@ -200,8 +198,8 @@ impl Worker {
         self.hear(tracker);
         match order {
             Order::See(tgid) => tracker.see(tgid),
-            Order::Fork { parent, child } => tracker.fork(parent, child),
-            Order::Execute(tgid) => tracker.execute(tgid, monotonic_ns()),
+            Order::Fork { parent, child, at_ns } => tracker.fork(parent, child, at_ns),
+            Order::Execute(tgid, at_ns) => tracker.execute(tgid, at_ns),
             Order::Listen(band) => tracker.listen(band),
             Order::Unwind(snapshots) => {
                 let bytes = snapshots.iter().map(|snapshot| snapshot.stack.len()).sum();

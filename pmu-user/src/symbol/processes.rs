@@ -5,10 +5,12 @@
 //! none, as it is when it is needed, provided that the parent has executed nothing since. From the program that it executes
 //! on, the kernel has told of everything that it mapped, where the kernel is listened to.
 
+mod history;
+mod times;
 mod vain;
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{HashMap, HashSet, VecDeque},
     rc::Rc,
     sync::{
         Arc,
@@ -17,9 +19,12 @@ use std::{
     time::Instant,
 };
 
-use self::vain::Vain;
+use self::{
+    history::{History, LATER, Maps, Was},
+    vain::Vain,
+};
 use super::address_map::{AddressMap, Region};
-use crate::drain::At;
+use crate::{drain::At, machine::monotonic_ns};
 
 /// Processes kept at a time. The one that began first goes first, and is met anew if it is sampled again.
 const PROCESSES_MAX: usize = 8192;
@@ -27,49 +32,36 @@ const PROCESSES_MAX: usize = 8192;
 const MAP_BYTES_MAX: usize = 16 << 20;
 /// Addresses that are remembered. They are located again where that is forgotten.
 const LOCATED_MAX: usize = 1 << 17;
+/// Why an address is nowhere whose process's map is known.
+pub(super) const UNMAPPED: &str = "no executable mapping holds the address";
 /// How far up the ancestors to look for a map.
 const ANCESTORS_MAX: usize = 8;
 /// Files of one process that are opened before a sample has hit them: it may be gone then.
 pub(super) const FILES_AHEAD_MAX: usize = 128;
-
-/// Marks the number of a program that has ended.
-const ENDED: u64 = 1 << 63;
-
-/// What is mapped in a process.
-#[derive(Clone, Debug, Default)]
-struct Maps {
-    /// What the kernel told of.
-    told: Option<Rc<AddressMap>>,
-    /// What was read, or is a parent's. What the kernel tells comes later.
-    read: Option<Rc<AddressMap>>,
-}
-
-impl Maps {
-    fn find(&self, address: u64) -> Option<(u32, Region)> {
-        let maps = self.told.iter().chain(&self.read);
-        maps.filter_map(|map| Some((map.of, map.find(address)?.clone()))).next()
-    }
-}
 
 /// A process since its fork, or since it executed its program.
 #[derive(Debug, Default)]
 struct Process {
     /// Tells it from others that had its id, and from what it was before it executed another program.
     program: u64,
+    /// When it began (CLOCK_MONOTONIC, ns); 0 if that was before anything was known of it.
+    begun_ns: u64,
     maps: Maps,
+    /// When its map was read last; 0 if it was not.
+    read_ns: u64,
+    /// What was there before, of others that had its id, too.
+    history: History,
     /// Nobody has to look for its map any more.
     is_settled: bool,
     /// Something of it was not told: its map may be another by now.
     is_doubtful: bool,
     /// Samples hit it: its files are wanted. So many have been asked for.
     files_ahead: Option<usize>,
-    /// What was mapped before it executed its program.
-    before: Option<Maps>,
     /// It forked: its map is that of then, or later. It may have been sampled before its libraries were mapped.
     has_forked: bool,
     /// Who forked it, and the program that was.
     parent: Option<(u32, u64)>,
-    /// Addresses that were located, and where.
+    /// Addresses that were located since anything was replaced, and where.
     located: HashMap<u64, At>,
     vain: Vain,
 }
@@ -89,8 +81,19 @@ pub(super) struct Processes {
     pub(super) are_told: bool,
     /// When the last drain was done (CLOCK_MONOTONIC, ns).
     drained_ns: u64,
-    /// Processes that ended or executed another program, each with its number then, and when that was.
+    /// Processes that ended, each with its number then, and when that was.
     over: VecDeque<(u32, u64, u64)>,
+    /// Processes in which something was replaced.
+    changed: HashSet<u32>,
+}
+
+/// An address was not found.
+#[derive(Debug)]
+pub(super) enum NotFound {
+    /// It is in no mapping that is known.
+    Unmapped,
+    /// What was mapped when the sample was taken is not known, for this reason.
+    Unknown(&'static str),
 }
 
 impl Processes {
@@ -99,6 +102,7 @@ impl Processes {
         &mut self,
         parent: u32,
         child: u32,
+        at_ns: u64,
         mut read: impl FnMut(u32) -> Option<AddressMap>,
     ) -> Option<Rc<AddressMap>> {
         let (sum, are_told) = (Arc::clone(&self.map_bytes), self.are_told);
@@ -110,30 +114,45 @@ impl Processes {
             from.maps.read.clone_from(&new);
         }
         let process = Process {
+            begun_ns: at_ns,
             maps: from.maps.clone(),
+            read_ns: from.read_ns,
             is_settled: are_told && from.is_settled,
             is_doubtful: from.is_doubtful,
             parent: Some((parent, from.program)),
             ..Process::default()
         };
-        self.begin(child, process);
+        let history = self.end_program(child, at_ns);
+        self.begin(child, Process { history, ..process });
         new
     }
 
-    /// A process executes another program: nothing of what is known of it holds. Where the kernel tells of mappings, it
+    /// What a process was until now becomes part of the history of its id.
+    fn end_program(&mut self, tgid: u32, at_ns: u64) -> History {
+        let Some(old) = self.of.remove(&tgid) else { return History::counted(&self.map_bytes) };
+        self.located -= old.located.len().min(self.located);
+        let Process { mut maps, mut history, begun_ns, read_ns, .. } = old;
+        if read_ns >= at_ns {
+            // It may be the map of what came next.
+            maps.read = None;
+        }
+        history.end_program(maps, begun_ns, at_ns);
+        self.changed.insert(tgid);
+        history
+    }
+
+    /// A process executes another program: nothing of what is known of it holds from then on. Where the kernel tells of mappings, it
     /// tells of all that follow.
     pub(super) fn execute(&mut self, tgid: u32, at_ns: u64) {
-        let old = self.of.remove(&tgid);
-        if !self.are_told {
-            if old.is_some() {
-                self.begin(tgid, Process::default());
-            }
+        let (is_known, is_settled) = (self.of.contains_key(&tgid), self.are_told);
+        if !is_known && !is_settled {
             return;
         }
-        let parent = old.as_ref().and_then(|old| old.parent);
-        let before = old.map(|old| old.maps);
-        self.begin(tgid, Process { is_settled: true, before, parent, ..Process::default() });
-        self.will_be_over(tgid, self.programs, at_ns);
+        let parent = self.of.get(&tgid).and_then(|old| old.parent).filter(|_| is_settled);
+        let mut history = self.end_program(tgid, at_ns);
+        // Also where nothing was known of it.
+        history.change(at_ns);
+        self.begin(tgid, Process { begun_ns: at_ns, is_settled, parent, history, ..Process::default() });
     }
 
     /// A process has mapped something. Returns it if it is a file that is wanted before a sample hits it.
@@ -145,11 +164,13 @@ impl Processes {
             *ahead += 1;
             region.clone()
         });
-        let told = process.maps.told.get_or_insert_with(|| Rc::new(AddressMap::told(tgid).counted(&sum)));
-        let told = Rc::make_mut(told);
-        told.of = tgid;
-        told.insert(region);
+        let at_ns = region.since_ns;
+        let replaced = process.maps.insert(tgid, region, &sum);
         let forgotten = std::mem::take(&mut process.located).len();
+        if !replaced.is_empty() {
+            process.history.replace(replaced, process.begun_ns, at_ns);
+            self.changed.insert(tgid);
+        }
         self.located -= forgotten.min(self.located);
         self.drop_oldest();
         wanted
@@ -158,15 +179,11 @@ impl Processes {
     /// A process has ended. Samples of it may still come.
     pub(super) fn end(&mut self, tgid: u32, at_ns: u64) {
         if let Some(process) = self.of.get(&tgid) {
-            self.will_be_over(tgid, process.program | ENDED, at_ns);
-        }
-    }
-
-    fn will_be_over(&mut self, tgid: u32, program: u64, at_ns: u64) {
-        self.over.push_back((tgid, program, at_ns));
-        if self.over.len() > 4 * PROCESSES_MAX {
-            // It goes with the oldest.
-            self.over.pop_front();
+            self.over.push_back((tgid, process.program, at_ns));
+            if self.over.len() > 4 * PROCESSES_MAX {
+                // It goes with the oldest.
+                self.over.pop_front();
+            }
         }
     }
 
@@ -177,27 +194,6 @@ impl Processes {
             process.located = HashMap::new();
         }
         self.located = 0;
-    }
-
-    /// All samples of a drain that was done at a time have been located. Nothing asks any more for a process that ended before
-    /// the drain before it was done, or for what it was before it executed another program: its last samples came with that
-    /// one, or with this one, if that was under way.
-    pub(super) fn drained(&mut self, at_ns: u64) {
-        let before_ns = std::mem::replace(&mut self.drained_ns, at_ns);
-        while let Some(&(tgid, program, over_ns)) = self.over.front()
-            && over_ns < before_ns
-        {
-            self.over.pop_front();
-            let (program, has_ended) = (program & !ENDED, program & ENDED != 0);
-            if !self.is(tgid, program) {
-                continue;
-            }
-            if has_ended {
-                self.of.remove(&tgid);
-            } else if let Some(process) = self.of.get_mut(&tgid) {
-                process.before = None;
-            }
-        }
     }
 
     /// A process was sampled. The files that are mapped there as far as the kernel has told, unless they were asked for before.
@@ -219,18 +215,17 @@ impl Processes {
         std::iter::successors(Some(tgid), parent).take(ANCESTORS_MAX).collect()
     }
 
-    /// What tells a process from others that had its id, and from what it was before it executed another program.
-    pub(super) fn program(&mut self, tgid: u32) -> u64 {
-        self.meet(tgid).program
+    /// Where an address of a process, as it was at a time, was located before; `None` if it is new.
+    pub(super) fn located(&self, tgid: u32, address: u64, at_ns: u64) -> Option<At> {
+        let process = self.of.get(&tgid).filter(|_| self.is_present(tgid, at_ns))?;
+        process.located.get(&address).copied()
     }
 
-    /// Where an address of a process was located before; `None` if it is new.
-    pub(super) fn located(&self, tgid: u32, address: u64) -> Option<At> {
-        self.of.get(&tgid)?.located.get(&address).copied()
-    }
-
-    /// Keeps where an address of a process was located.
-    pub(super) fn locate(&mut self, tgid: u32, address: u64, at: At) {
+    /// Keeps where an address of a process, as it was at a time, was located, unless something else may be there by now.
+    pub(super) fn locate(&mut self, tgid: u32, address: u64, at_ns: u64, at: At) {
+        if !self.is_present(tgid, at_ns) {
+            return;
+        }
         if self.located >= LOCATED_MAX {
             self.of.values_mut().for_each(|process| process.located = HashMap::new());
             self.located = 0;
@@ -251,6 +246,7 @@ impl Processes {
         {
             let map = Rc::new(map.counted(&sum));
             process.maps = Maps { told: None, read: Some(Rc::clone(&map)) };
+            process.read_ns = monotonic_ns();
             process.is_settled = true;
             return Some(map);
         }
@@ -261,6 +257,7 @@ impl Processes {
         let process = self.meet(tgid);
         process.is_settled = true;
         process.maps.read.clone_from(&map);
+        process.read_ns = monotonic_ns();
         map
     }
 
@@ -274,6 +271,7 @@ impl Processes {
             let process = self.of.get_mut(&next.0).filter(|process| process.program == next.1)?;
             if process.maps.read.is_none() {
                 process.maps.read = read(next.0).map(|map| Rc::new(map.counted(&self.map_bytes)));
+                process.read_ns = monotonic_ns();
             }
             if let Some(map) = &process.maps.read {
                 return Some(Rc::clone(map));
@@ -294,40 +292,52 @@ impl Processes {
         self.meet(tgid).vain.why = why;
     }
 
-    /// The mapping around an address, and the process whose map it was found in. The process's own is read again if it
+    /// The mapping around an address at a time, and the process whose map it was found in. The process's own is read again if it
     /// has mapped more since, unless that [waits](Self::waits). Call [`Processes::settle`] before.
+    ///
+    /// # Errors
+    ///
+    /// There is none, or it is not known.
     pub(super) fn find(
         &mut self,
         tgid: u32,
         address: u64,
+        at_ns: u64,
         mut read: impl FnMut(u32) -> Option<AddressMap>,
-    ) -> Option<(u32, Region)> {
+    ) -> Result<(u32, Region), NotFound> {
         let sum = Arc::clone(&self.map_bytes);
         let process = self.meet(tgid);
-        let before = || process.before.as_ref().and_then(|before| before.find(address));
-        if let Some(found) = process.maps.find(address).or_else(before) {
-            return Some(found);
+        match process.history.was(address, at_ns, process.begun_ns) {
+            Some(Was::In(of, region)) => return Ok((of, region)),
+            Some(Was::Unmapped) => return Err(NotFound::Unknown(UNMAPPED)),
+            Some(Was::Unknown(why)) => return Err(NotFound::Unknown(why)),
+            None => {}
         }
-        if process.vain.waits() {
-            return None;
+        match process.maps.find(address) {
+            Some((of, region)) if region.since_ns <= at_ns => return Ok((of, region.clone())),
+            Some(_) => return Err(NotFound::Unknown(LATER)),
+            None if process.vain.waits() => return Err(NotFound::Unmapped),
+            None => {}
         }
         let begun = Instant::now();
         if let Some(map) = read(tgid) {
             // All that was told of is in there.
             process.maps = Maps { told: None, read: Some(Rc::new(map.counted(&sum))) };
+            process.read_ns = monotonic_ns();
         }
-        let found = process.maps.find(address);
+        let found = process.maps.find(address).map(|(of, region)| (of, region.clone()));
         match found {
             Some(_) => process.vain = Vain::default(),
             None => process.vain.add(begun.elapsed()),
         }
         self.drop_oldest();
-        found
+        found.ok_or(NotFound::Unmapped)
     }
 
     fn meet(&mut self, tgid: u32) -> &mut Process {
         if !self.of.contains_key(&tgid) {
-            self.begin(tgid, Process::default());
+            let history = History::counted(&self.map_bytes);
+            self.begin(tgid, Process { history, ..Process::default() });
         }
         self.of.entry(tgid).or_default()
     }

@@ -45,6 +45,7 @@ impl CodeSource {
             CodeSourceKind::Kernel | CodeSourceKind::Nowhere(_) => (None, None),
             CodeSourceKind::Vdso => (path("[vdso]"), None),
             CodeSourceKind::PerfMap(_) => (path("[anonymous]"), None),
+            CodeSourceKind::JitDump(_, path) => (Some(Word(path.clone())), None),
             CodeSourceKind::File(image) => (Some(Word(image.path.clone())), image.build_id()),
         };
         let loaded = match &self.kind {
@@ -80,6 +81,8 @@ pub(super) enum CodeSourceKind {
     Vdso,
     File(Image),
     PerfMap(PerfMap),
+    /// The dump of a JIT, with its path: offsets are those of code in it.
+    JitDump(File, Untrusted),
     /// Nothing is known, for this reason.
     Nowhere(&'static str),
 }
@@ -165,7 +168,8 @@ pub(super) fn debug_beside(root: &OwnedFd, path: &Path, link: &[u8]) -> Option<F
 /// The map of a process whose code is in no file, which it writes itself (`/tmp/perf-PID.map`).
 #[derive(Debug)]
 pub(super) struct PerfMap {
-    pub(super) tgid: u32,
+    /// The process, and when its program began.
+    pub(super) program: (u32, u64),
     /// The file as it was last found, with its inode, if it was.
     pub(super) file: Option<(File, u64)>,
     /// When it was last looked for.
@@ -177,8 +181,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 impl PerfMap {
     /// Of a process, not looked for yet.
-    pub(super) const fn of(tgid: u32) -> Self {
-        Self { tgid, file: None, looked: None }
+    pub(super) const fn of(program: (u32, u64)) -> Self {
+        Self { program, file: None, looked: None }
     }
 
     /// It is looked for now.

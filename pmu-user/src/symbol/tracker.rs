@@ -3,6 +3,7 @@
 
 mod frames;
 mod images;
+mod jit;
 pub(super) mod unwinding;
 mod vdso;
 
@@ -14,16 +15,16 @@ use std::{
 use pmu_common::config::OUTSIDE;
 
 pub(super) use self::images::IDENTIFYING;
-use self::{frames::ByPointers, unwinding::Unwinding};
+use self::{frames::ByPointers, jit::JitDumps, unwinding::Unwinding};
 use super::{
-    OffCpuStack, Samples,
+    Hit, HitStack, OffCpuStack, OffCpuSum, Samples,
     address_map::{AddressMap, FileId, Region},
     child::Symbolizer,
     kernel::KernelNamer,
     listening::Listening,
     open::Patience,
-    processes::{FILES_AHEAD_MAX, Processes},
-    source::{CodeSource, CodeSourceKind, PerfMap},
+    processes::{FILES_AHEAD_MAX, NotFound, Processes, UNMAPPED},
+    source::{CodeSource, CodeSourceKind},
 };
 use crate::{
     drain::{At, CodeRow, CodeStackRow, HotRow, Located, Name, OffCpuStackRow, StackRow, in_time},
@@ -53,7 +54,9 @@ pub(super) struct Tracker {
     files: HashMap<FileId, u32>,
     /// Files that are open, those opened first in front.
     open: VecDeque<u32>,
-    perf_maps: HashMap<u32, u32>,
+    /// By process and the time at which its program began.
+    perf_maps: HashMap<(u32, u64), u32>,
+    jit_dumps: JitDumps,
     /// Sources of code of which nothing is known, by the reason.
     nowhere: HashMap<&'static str, u32>,
     /// Instructions that names are wanted for.
@@ -80,6 +83,7 @@ impl Tracker {
             files: HashMap::new(),
             open: VecDeque::new(),
             perf_maps: HashMap::new(),
+            jit_dumps: JitDumps::new(),
             nowhere: HashMap::new(),
             wanted: 0,
             names_as_it_goes: false,
@@ -117,12 +121,13 @@ impl Tracker {
         let mut lost = 0;
         for told in self.listening.hear() {
             match told.what {
-                What::Fork { parent, child } => self.fork(parent, child),
+                What::Fork { parent, child } => self.fork(parent, child, told.at_ns),
                 What::Execute(tgid) => self.execute(tgid, told.at_ns),
                 What::End(tgid) => self.processes.end(tgid, told.at_ns),
                 What::Lost(records) => lost += records,
                 What::Map(tgid, mapping) => {
                     let region = Region::told(told.at_ns, mapping);
+                    self.open_jit_dump(tgid, &region);
                     if let Some(region) = self.processes.map(tgid, region) {
                         self.open_told(tgid, &region);
                     }
@@ -142,16 +147,14 @@ impl Tracker {
     }
 
     /// A process begins as a copy of `parent`.
-    pub(super) fn fork(&mut self, parent: u32, child: u32) {
-        let map = self.processes.fork(parent, child, |tgid| read(&mut self.patience, tgid).ok());
-        self.perf_maps.remove(&child);
+    pub(super) fn fork(&mut self, parent: u32, child: u32, at_ns: u64) {
+        let map = self.processes.fork(parent, child, at_ns, |tgid| read(&mut self.patience, tgid).ok());
         self.open_ahead(map.as_deref());
     }
 
-    /// The process executed another program at a time: its address map and places are void.
+    /// The process executed another program at a time: from then on its address map and places are void.
     pub(super) fn execute(&mut self, tgid: u32, at_ns: u64) {
         self.processes.execute(tgid, at_ns);
-        self.perf_maps.remove(&tgid);
     }
 
     fn open_ahead(&mut self, read: Option<&AddressMap>) {
@@ -160,6 +163,7 @@ impl Tracker {
         let files: Vec<(Region, FileId)> =
             files.take(FILES_AHEAD_MAX).map(|(region, file)| (region.clone(), file)).collect();
         for (region, file) in files {
+            self.open_jit_dump(map.of, &region);
             self.image(map.of, map.of, &region, file);
         }
     }
@@ -171,43 +175,98 @@ impl Tracker {
 
     /// Locates the samples of a drain that was done at a time: where they hit, by code instead of by process and address.
     pub(super) fn locate(&mut self, samples: &Samples, drained_ns: u64) -> Located {
+        self.ask_jit_dumps(samples);
         let mut located = self.unwinding.take();
         located.names = std::mem::take(&mut self.named);
         let mut code: BTreeMap<_, u64> = BTreeMap::new();
-        for &HotRow { slot, tgid, address, count, event, cpu } in &samples.hot {
-            let at = self.at(tgid, address, count, &mut located);
+        for hit in &samples.hot {
+            let at = self.at_of_hit(hit, &mut located);
+            let HotRow { slot, count, event, cpu, .. } = hit.row;
             *code.entry((slot, event, cpu, at)).or_default() += count;
         }
         let row = |((slot, event, cpu, at), count)| CodeRow { slot, at, count, event, cpu };
         located.code = code.into_iter().map(row).collect();
-        for StackRow { slot, tgid, kernel, user, count, event } in &samples.stacks {
-            let frames = self.frames(kernel, (*tgid, user), ByPointers::OfSample, &mut located);
-            located.stacks.push(CodeStackRow { slot: *slot, frames, count: *count, event: *event });
+        for HitStack { row, times_ns } in &samples.stacks {
+            let StackRow { slot, tgid, kernel, user, event, .. } = row;
+            let mut eras: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+            for &at_ns in times_ns {
+                eras.entry(self.processes.era(*tgid, at_ns)).or_insert((at_ns, 0)).1 += 1;
+            }
+            for (at_ns, count) in eras.into_values() {
+                let frames = self.frames(kernel, (*tgid, at_ns, user), ByPointers::OfSample, &mut located);
+                located.stacks.push(CodeStackRow { slot: *slot, frames, count, event: *event });
+            }
         }
-        for OffCpuStack { slot, tgid, kernel, user, time } in &samples.off_cpu {
-            let frames = self.frames(kernel, (*tgid, user), ByPointers::OfWait, &mut located);
-            located.off_cpu.push(OffCpuStackRow { slot: *slot, frames, time: *time });
+        for OffCpuStack { slot, tgid, kernel, user, waits } in &samples.off_cpu {
+            let mut eras: BTreeMap<u64, (u64, OffCpuSum)> = BTreeMap::new();
+            for (since_ns, sum) in waits {
+                let era = eras.entry(self.processes.era(*tgid, *since_ns));
+                era.or_insert((*since_ns, OffCpuSum::default())).1.add(sum);
+            }
+            for (since_ns, sum) in eras.into_values() {
+                let frames = self.frames(kernel, (*tgid, since_ns, user), ByPointers::OfWait, &mut located);
+                located.off_cpu.push(OffCpuStackRow { slot: *slot, frames, time: sum.time() });
+            }
         }
         for &address in &samples.kernel {
-            self.at(0, address, 0, &mut located);
+            self.at(0, address, drained_ns, 0, &mut located);
         }
         self.processes.drained(drained_ns);
         located
     }
 
-    /// The code at an address of a process (0 for the kernel), whose name will be looked up for so many samples more. A source
-    /// that is new is put into `located`.
-    pub(super) fn at(&mut self, tgid: u32, address: u64, samples: u64, located: &mut Located) -> At {
-        let known = if tgid == 0 { Some(At::kernel(address)) } else { self.processes.located(tgid, address) };
-        let at = known.unwrap_or_else(|| {
-            let waits = self.processes.waits(tgid).is_some();
-            let at = self.find(tgid, address);
-            let is_nowhere = matches!(self.sources[at.source as usize].kind, CodeSourceKind::Nowhere(_));
-            if !(waits && is_nowhere) {
-                self.processes.locate(tgid, address, at);
-            }
-            at
-        });
+    /// The code that a row of samples hit.
+    fn at_of_hit(&mut self, hit: &Hit, located: &mut Located) -> At {
+        let HotRow { tgid, address, count, .. } = hit.row;
+        if tgid == 0 {
+            return self.at(tgid, address, hit.first_ns, count, located);
+        }
+        let first = self.place(tgid, address, hit.first_ns);
+        let changes = self.processes.changes(tgid, hit.first_ns, hit.last_ns);
+        let mut times_ns = changes.into_iter().chain([hit.last_ns]);
+        let same = times_ns.all(|at_ns| self.place(tgid, address, at_ns) == first);
+        let at = if same { first } else { At { source: self.nowhere(REPLACED), offset: address } };
+        self.want(at, count, located);
+        at
+    }
+
+    /// The code at an address of a process (0 for the kernel) at a time, whose name will be looked up for so many samples more. A
+    /// source that is new is put into `located`.
+    pub(super) fn at(
+        &mut self,
+        tgid: u32,
+        address: u64,
+        at_ns: u64,
+        samples: u64,
+        located: &mut Located,
+    ) -> At {
+        let at = if tgid == 0 { At::kernel(address) } else { self.place(tgid, address, at_ns) };
+        self.want(at, samples, located);
+        at
+    }
+
+    /// The code at a user address at a time.
+    fn place(&mut self, tgid: u32, address: u64, at_ns: u64) -> At {
+        if let Some(known) = self.processes.located(tgid, address, at_ns) {
+            return known;
+        }
+        let waits = self.processes.waits(tgid).is_some();
+        let at = self.find(tgid, address, at_ns);
+        let may_keep = match &self.sources[at.source as usize].kind {
+            CodeSourceKind::Nowhere(_) => !waits,
+            // It may be other code the next time, or be known by then.
+            CodeSourceKind::JitDump(..) => false,
+            CodeSourceKind::PerfMap(map) => !self.jit_dumps.contains_key(&map.program),
+            _ => true,
+        };
+        if may_keep {
+            self.processes.locate(tgid, address, at_ns, at);
+        }
+        at
+    }
+
+    /// Has the name of code looked up, for so many samples more.
+    fn want(&mut self, at: At, samples: u64, located: &mut Located) {
         let source = &mut self.sources[at.source as usize];
         if !source.told {
             source.told = true;
@@ -227,20 +286,19 @@ impl Tracker {
                 None => {}
             }
         }
-        at
     }
 
     /// The code at a user address that is new.
-    fn find(&mut self, tgid: u32, address: u64) -> At {
+    fn find(&mut self, tgid: u32, address: u64, at_ns: u64) -> At {
         let nowhere = |tracker: &mut Self, why| At { source: tracker.nowhere(why), offset: address };
-        let (of, region) = match self.region(tgid, address) {
+        let (of, region) = match self.region(tgid, address, at_ns) {
             Err(why) => return nowhere(self, why),
             Ok(found) => found,
         };
         let inside = address - region.start;
         if let Some(file) = region.file {
             let Some(source) = self.image(tgid, of, &region, file) else { return nowhere(self, TOO_MANY) };
-            return match self.generated(source, of, &region) {
+            return match self.generated(source, (of, at_ns), &region) {
                 Some(source) => At { source, offset: address },
                 None => At { source, offset: inside + region.offset },
             };
@@ -252,9 +310,12 @@ impl Tracker {
                 None => nowhere(self, "the vDSO of a 32-bit process"),
             },
             (b"[vdso]", Err(_)) => At { source: VDSO, offset: inside },
-            _ => match self.perf_map(of) {
-                Some(source) => At { source, offset: address },
-                None => nowhere(self, TOO_MANY),
+            _ => match self.at_jit_dump(of, address, at_ns) {
+                Some(at) => at,
+                None => match self.perf_map(of, at_ns) {
+                    Some(source) => At { source, offset: address },
+                    None => nowhere(self, TOO_MANY),
+                },
             },
         }
     }
@@ -267,49 +328,27 @@ impl Tracker {
         })
     }
 
-    /// The mapping around an address, and the process whose map it was found in.
-    pub(super) fn region(&mut self, tgid: u32, address: u64) -> Result<(u32, Region), &'static str> {
+    /// The mapping around an address at a time, and the process whose map it was found in.
+    pub(super) fn region(
+        &mut self,
+        tgid: u32,
+        address: u64,
+        at_ns: u64,
+    ) -> Result<(u32, Region), &'static str> {
         self.see(tgid);
         let mut why = self.processes.waits(tgid).unwrap_or(GONE);
-        let found = self.processes.find(tgid, address, |tgid| {
+        let found = self.processes.find(tgid, address, at_ns, |tgid| {
             let map = read(&mut self.patience, tgid);
             why = map.as_ref().map_or_else(|why| *why, |_| UNMAPPED);
             map.ok()
         });
-        if found.is_none() {
-            self.processes.missed(tgid, why);
-        }
-        found.ok_or(why)
-    }
-
-    /// The source of names for code of a process that is in no file; `None` if there are too many.
-    pub(super) fn perf_map(&mut self, tgid: u32) -> Option<u32> {
-        let number = match self.perf_maps.get(&tgid) {
-            Some(&number) => number,
-            None if self.sources.len() >= SOURCES_MAX => return None,
-            None => {
-                let number = self.sources.len() as u32;
-                self.sources.push(CodeSource::new(CodeSourceKind::PerfMap(PerfMap::of(tgid))));
-                self.perf_maps.insert(tgid, number);
-                number
+        found.map_err(|error| match error {
+            NotFound::Unknown(why) => why,
+            NotFound::Unmapped => {
+                self.processes.missed(tgid, why);
+                why
             }
-        };
-        if let CodeSourceKind::PerfMap(map) = &self.sources[number as usize].kind
-            && !map.was_looked_for()
-        {
-            self.look_for_perf_map(number);
-        }
-        Some(number)
-    }
-
-    /// Looks for a process's perf map again: it may have been written, or written anew, since.
-    pub(super) fn look_for_perf_map(&mut self, number: u32) {
-        let CodeSourceKind::PerfMap(map) = &mut self.sources[number as usize].kind else { return };
-        let tgid = map.tgid;
-        map.look();
-        if let Some(Some(found)) = self.patience.call(move || PerfMap::find(tgid)) {
-            map.file = Some(found);
-        }
+        })
     }
 }
 
@@ -319,7 +358,7 @@ pub(super) const LATE_WHY: &str = in_time::LATE;
 const TOO_MANY: &str = "names: too many files";
 const OUTSIDE_OF_NAMESPACE: &str = "the process is outside of this PID namespace";
 const GONE: &str = "the process ended before its address map was read";
-const UNMAPPED: &str = "no executable mapping holds the address";
+const REPLACED: &str = "the code at the address was replaced while these samples were taken";
 
 /// Reads a process's address map, or says why that cannot be done.
 fn read(patience: &mut Patience, tgid: u32) -> Result<AddressMap, &'static str> {

@@ -21,10 +21,11 @@ use crate::{
 };
 
 /// Programs and their tracepoints, those that learn of new tasks first.
-const TRACEPOINTS: [(&str, &str); 11] = [
+const TRACEPOINTS: [(&str, &str); 12] = [
     (program::FORK, "sched_process_fork"),
     (program::EXEC, "sched_process_exec"),
     (program::RELEASE, "sched_prepare_exec"),
+    (program::RENAME, "task_rename"),
     (program::EXIT, "sched_process_exit"),
     (program::CGROUP_CREATE, "cgroup_mkdir"),
     (program::CGROUP_REMOVE, "cgroup_rmdir"),
@@ -47,6 +48,7 @@ pub(super) fn is_needed(plan: &Plan, name: &str) -> bool {
     match name {
         program::EXEC => plan.by != By::Cgroup || !plan.sampling.is_empty() || command,
         program::RELEASE => command,
+        program::RENAME => matches!(plan.by, By::Thread | By::Comm),
         program::WAITS => plan.off_cpu == OffCpu::Yes,
         name if program::INTERRUPTS.iter().any(|(program, _)| *program == name) => !plan.interrupts.is_no(),
         program::CGROUP_CREATE | program::CGROUP_REMOVE | program::CGROUP_MOVE => plan.uses_cgroups(),
@@ -75,9 +77,11 @@ fn is_of_vector(program: &str) -> bool {
     program::INTERRUPTS[program::INTERRUPTS_ANYWHERE..].iter().any(|(name, _)| *name == program)
 }
 
-/// Is there no need of a program that fails like this? Before Linux 6.10 a command counts from when its program is in place.
+/// Is there no need of a program that fails like this? Before Linux 6.10 a command counts from when its program is in place, and where
+/// the kernel does not tell of new names, the first one stays.
 fn is_spared(program: &str, error: &LoadError) -> bool {
-    (program == program::RELEASE || is_of_vector(program)) && error.class() != Class::NotPermitted
+    ([program::RELEASE, program::RENAME].contains(&program) || is_of_vector(program))
+        && error.class() != Class::NotPermitted
 }
 
 impl Object {

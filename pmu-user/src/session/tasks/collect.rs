@@ -13,6 +13,7 @@ use crate::{
     bpf::{Mapped, Maps},
     drain::{CountRow, CpuRow, HotRow, reading::SamplingReading},
     machine::cpu::Cpu,
+    symbol::Hit,
 };
 
 impl TasksSession {
@@ -166,11 +167,12 @@ impl TasksSession {
     }
 
     /// Samples by address from the tables that are not being written, which are cleared.
-    pub(super) fn hot_rows(&mut self) -> Vec<HotRow> {
+    pub(super) fn hot_rows(&mut self) -> Vec<Hit> {
         if self.header.plan.sampling.is_empty() {
             return Vec::new();
         }
         let entries = self.header.plan.hot_entries as usize;
+        let shift = self.header.plan.hot_epoch_shift();
         let hot = &self.object.maps.hot;
         let mut rows = Vec::new();
         for &cpu in &self.header.plan.cpus {
@@ -179,10 +181,13 @@ impl TasksSession {
                 if hot.read_word(index, HOT_COUNT_WORD) == 0 {
                     continue;
                 }
-                let Hot { address, tgid, slot, count, event } = hot.read(index);
+                let read = hot.read(index);
                 hot.clear(index);
+                let (first_ns, last_ns) = (read.first_ns, read.last_ns(shift));
+                let Hot { address, tgid, slot, count, event, .. } = read;
                 let (slot, count) = (self.owners.slot_id(slot), u64::from(count));
-                rows.push(HotRow { slot, tgid, address, count, event, cpu: Some(cpu) });
+                let row = HotRow { slot, tgid, address, count, event, cpu: Some(cpu) };
+                rows.push(Hit { row, first_ns, last_ns });
             }
         }
         rows

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use pmu_common::ring;
 
 use crate::{
-    drain::{OffCpuTime, SlotId},
-    symbol::OffCpuStack,
+    drain::SlotId,
+    symbol::{OffCpuStack, OffCpuSum},
 };
 
 /// Waits whose stacks were taken.
@@ -15,7 +15,7 @@ pub(super) struct OffCpuStacks {
     /// Those that last, by thread. A task waits for one thing at a time, so there are never more than tasks.
     lasting: HashMap<u32, Wait>,
     /// Those that ended since the last drain.
-    over: HashMap<Stack, Sum>,
+    over: HashMap<Stack, Vec<(u64, OffCpuSum)>>,
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -31,13 +31,6 @@ struct Wait {
     stack: Stack,
     thinning: u32,
     since_ns: u64,
-}
-
-#[derive(Debug, Default)]
-struct Sum {
-    waits: u64,
-    ns: f64,
-    variance: f64,
 }
 
 impl OffCpuStacks {
@@ -68,22 +61,24 @@ impl OffCpuStacks {
         }
     }
 
-    fn add(&mut self, Wait { stack, thinning, .. }: Wait, blocked_ns: u64) {
+    fn add(&mut self, Wait { stack, thinning, since_ns }: Wait, blocked_ns: u64) {
         // It stands for so many, and was taken by chance: the variance of one such estimate is n (n - 1) times its square.
         let (number, ns) = (f64::from(thinning).exp2(), blocked_ns as f64);
-        let sum = self.over.entry(stack).or_default();
-        sum.waits += 1;
-        sum.ns += number * ns;
-        sum.variance += number * (number - 1.0) * ns * ns;
+        let sum = OffCpuSum { waits: 1, ns: number * ns, variance: number * (number - 1.0) * ns * ns };
+        self.over.entry(stack).or_default().push((since_ns, sum));
     }
 
     /// Waits that ended since this was last asked.
     pub(super) fn take(&mut self) -> Vec<OffCpuStack> {
-        let row = |(Stack { slot, tgid, kernel, user }, Sum { waits, ns, variance }): (Stack, Sum)| {
-            let time = OffCpuTime { waits, ns: ns as u64, deviation_ns: variance.sqrt() as u64 };
-            OffCpuStack { slot, tgid, kernel, user, time }
-        };
-        self.over.drain().map(row).collect()
+        let over = self.over.drain();
+        over.map(|(Stack { slot, tgid, kernel, user }, waits)| OffCpuStack {
+            slot,
+            tgid,
+            kernel,
+            user,
+            waits,
+        })
+        .collect()
     }
 }
 
@@ -91,7 +86,8 @@ impl OffCpuStacks {
 mod tests {
     use pmu_common::ring;
 
-    use super::{OffCpuStacks, OffCpuTime, SlotId};
+    use super::{OffCpuStacks, OffCpuSum, SlotId};
+    use crate::drain::OffCpuTime;
 
     fn begin(stacks: &mut OffCpuStacks, tid: u32, thinning: u32, since_ns: u64) {
         let header = ring::OffCpuStack { tgid: 7, tid, thinning, since_ns, ..ring::OffCpuStack::ZERO };
@@ -103,7 +99,13 @@ mod tests {
     }
 
     fn times(stacks: &mut OffCpuStacks) -> Vec<OffCpuTime> {
-        stacks.take().into_iter().map(|row| row.time).collect()
+        let sum = |waits: Vec<(u64, OffCpuSum)>| {
+            waits.into_iter().fold(OffCpuSum::default(), |mut sum, (_, wait)| {
+                sum.add(&wait);
+                sum
+            })
+        };
+        stacks.take().into_iter().map(|row| sum(row.waits).time()).collect()
     }
 
     #[test]

@@ -24,19 +24,27 @@ use crate::{
         cgroup::{Cgroup, CgroupId},
         cpu::Cpu,
     },
-    symbol::{Snapshot, Symbols},
+    symbol::{HitStack, Snapshot, Symbols},
     untrusted::Untrusted,
 };
 
 /// Stacks that are handed over to be unwound at a time.
 const COPIES_MAX: usize = 64;
 
+/// Where the time of a stack is in its record.
+const STACK_TIME: std::ops::Range<usize> = {
+    let begin = std::mem::offset_of!(ring::Stack, at_ns);
+    begin..begin + size_of::<u64>()
+};
+
 /// What the ring buffer brought since the last drain.
 #[derive(Debug, Default)]
 pub(super) struct RingReader {
     gaps: Vec<Late>,
-    /// Stacks as they came, byte for byte, and how often.
-    stacks: HashMap<Box<[u8]>, u64>,
+    /// Stacks as they came, byte for byte but for their times, and these.
+    stacks: HashMap<Box<[u8]>, Vec<u64>>,
+    /// Room for one of them.
+    stack: Vec<u8>,
     /// Stacks of tasks that block.
     pub(super) off_cpu: OffCpuStacks,
     /// User stacks that keep what frame pointers gave, since the last drain.
@@ -51,19 +59,23 @@ pub(super) struct RingReader {
 
 impl RingReader {
     /// Samples by stack since the last drain.
-    pub(super) fn take_stacks(&mut self, owners: &Owners) -> Vec<StackRow> {
-        let row = |(bytes, count): (Box<[u8]>, u64)| match Record::parse(Bytes::from(bytes))? {
-            Record::Stack { header, kernel, user } => Some(StackRow {
-                slot: owners.slot_id(header.slot),
-                tgid: header.tgid,
-                kernel,
-                user,
-                count,
-                event: header.event,
-            }),
+    pub(super) fn take_stacks(&mut self, owners: &Owners) -> Vec<HitStack> {
+        let row = |(bytes, times_ns): (Box<[u8]>, Vec<u64>)| match Record::parse(Bytes::from(bytes))? {
+            Record::Stack { header, kernel, user } => Some((
+                StackRow {
+                    slot: owners.slot_id(header.slot),
+                    tgid: header.tgid,
+                    kernel,
+                    user,
+                    count: times_ns.len() as u64,
+                    event: header.event,
+                },
+                times_ns,
+            )),
             _ => None,
         };
-        self.stacks.drain().filter_map(row).collect()
+        let stacks = self.stacks.drain().filter_map(row);
+        stacks.map(|(row, times_ns)| HitStack { row, times_ns }).collect()
     }
 
     /// Gaps since the last drain.
@@ -87,8 +99,8 @@ impl RingReader {
         let why = match copy.status {
             ring::COPIED if symbols.may_unwind(stack.len()) => {
                 let (slot, registers) = (owners.slot_id(header.slot), copy.registers);
-                let ring::Stack { tgid, event, .. } = header;
-                return Some(Snapshot { slot, tgid, event, kernel, user, registers, stack });
+                let ring::Stack { tgid, event, at_ns, .. } = header;
+                return Some(Snapshot { slot, tgid, event, at_ns, kernel, user, registers, stack });
             }
             ring::COPIED => Kept::Behind,
             ring::COPY_NO_ROOM => Kept::RingFull,
@@ -108,11 +120,19 @@ impl RingReader {
 
     /// Counts a stack; is it new?
     fn add_stack(&mut self, bytes: &[u8]) -> bool {
-        if let Some(count) = self.stacks.get_mut(bytes) {
-            *count += 1;
+        let Some((before, at_ns)) = bytes.get(..STACK_TIME.end).and_then(<[u8]>::split_last_chunk) else {
+            return true;
+        };
+        self.stack.clear();
+        self.stack.extend_from_slice(before);
+        self.stack.extend_from_slice(&[0; 8]);
+        self.stack.extend_from_slice(&bytes[STACK_TIME.end..]);
+        let at_ns = u64::from_ne_bytes(*at_ns);
+        if let Some(times_ns) = self.stacks.get_mut(&*self.stack) {
+            times_ns.push(at_ns);
             return false;
         }
-        self.stacks.insert(bytes.into(), 1);
+        self.stacks.insert(self.stack.as_slice().into(), vec![at_ns]);
         true
     }
 }
@@ -135,12 +155,8 @@ impl TasksSession {
                 }
                 Some(Record::Unblocked(over)) => ring_reader.off_cpu.end(&over),
                 Some(Record::Seen(tgid)) => symbols.see(tgid),
-                Some(Record::Exec(tgid)) => {
-                    // What came before it is of the program before.
-                    symbols.unwind(std::mem::take(&mut copies));
-                    symbols.execute(tgid);
-                }
-                Some(Record::Fork { tgid, parent }) => symbols.fork(parent, tgid),
+                Some(Record::Exec { tgid, at_ns }) => symbols.execute(tgid, at_ns),
+                Some(Record::Fork { tgid, parent, at_ns }) => symbols.fork(parent, tgid, at_ns),
                 Some(Record::Cgroup { id, path }) => owners.learn_path(id, path),
                 Some(Record::OtherCgroup { id, path, made_ns }) => {
                     ring_reader.others.push((Cgroup { path, id: CgroupId(id) }, made_ns));

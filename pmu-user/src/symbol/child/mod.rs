@@ -8,6 +8,7 @@ mod dwarf;
 mod elf;
 mod go;
 mod instructions;
+mod jitdump;
 mod mapping;
 mod mini;
 mod ranges;
@@ -38,7 +39,9 @@ pub use self::serve::serve;
 pub(super) use self::{
     clock::{Clock, Deadline, is_runnable},
     dwarf::without_lines,
-    wire::{ADDRESSES_MAX, End, FRAMES_MAX, Identity, Mapped, Request, STACKS_MAX, Start, Unwound, Why},
+    wire::{
+        ADDRESSES_MAX, End, FRAMES_MAX, Held, Identity, Mapped, Request, STACKS_MAX, Start, Unwound, Why,
+    },
 };
 use self::{
     clock::{LOOK, Watched},
@@ -108,6 +111,19 @@ impl Symbolizer {
     pub(super) fn keep_frames(&mut self, file: u32, files: &[&File], deadline: Deadline) -> Result<(), Why> {
         match self.ask(&Request::Frames(file), files, &[], deadline)? {
             Found::Ready => Ok(()),
+            _ => Err(Why::Crashed),
+        }
+    }
+
+    /// What code addresses had, from when on, as a JIT's dump has it.
+    pub(super) fn jit_held(
+        &mut self,
+        addresses: &[u64],
+        dump: &File,
+        deadline: Deadline,
+    ) -> Result<Vec<Vec<Held>>, Why> {
+        match self.ask(&Request::JitHeld(addresses.to_vec()), &[dump], &[], deadline)? {
+            Found::Held(held) if held.len() == addresses.len() => Ok(held),
             _ => Err(Why::Crashed),
         }
     }

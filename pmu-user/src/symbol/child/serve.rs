@@ -31,6 +31,7 @@ use super::{
     dwarf::{self, without_lines},
     elf,
     instructions::instructions,
+    jitdump,
     mapping::Mapping,
     symbols, text,
     unwind::Unwinder,
@@ -86,6 +87,9 @@ fn answer(request: &Request, files: &[File], vdso: &[u8]) -> Result<Found, Why> 
         Request::Instructions(offset) => {
             return Ok(Found::Instructions(instructions(&binary()?, debug().as_deref(), *offset)?));
         }
+        Request::JitHeld(addresses) => return Ok(Found::Held(jitdump::held(&binary()?, addresses)?)),
+        Request::JitPlaces(places) => jitdump::names(&binary()?, places)?,
+        Request::JitAddresses(addresses) => jitdump::only(&binary()?, addresses)?,
         Request::Kernel(addresses) => plain(text::kernel(list()?, addresses)?),
         Request::PerfMap(addresses) => plain(text::perf_map(list()?, addresses)?),
         Request::Symbols(offsets, recorded) => {

@@ -46,6 +46,12 @@ pub(in crate::symbol) enum Request {
     Lines(Vec<u64>, Vec<Loaded>),
     /// Functions by address. With a `perf-PID.map`.
     PerfMap(Vec<u64>),
+    /// What code addresses had, from when on. With a JIT's dump.
+    JitHeld(Vec<u64>),
+    /// Functions by their places in a JIT's dump. With it.
+    JitPlaces(Vec<u64>),
+    /// Functions by address, of those that had one only. With a JIT's dump.
+    JitAddresses(Vec<u64>),
     /// Functions by offset in the vDSO that every 64-bit process of this kernel has.
     Vdso(Vec<u64>),
     /// Instructions of the function around an offset in an ELF file. With the files of [`Request::Symbols`].
@@ -55,6 +61,15 @@ pub(in crate::symbol) enum Request {
     Frames(u32),
     /// Unwind user stacks of one process, with these of its mappings. The stacks' bytes follow the request.
     Unwind(Vec<Mapped>, Vec<Start>),
+}
+
+/// Code that an address had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::symbol) struct Held {
+    /// From when on (CLOCK_MONOTONIC, ns).
+    pub(in crate::symbol) from_ns: u64,
+    /// Its place in the dump; none if nothing is there any more.
+    pub(in crate::symbol) code: Option<u64>,
 }
 
 /// An executable mapping of a process.
@@ -120,6 +135,8 @@ pub(super) enum Found {
     Stacks(Vec<Unwound>),
     /// Of [`Request::Instructions`]: each with its offset, as text.
     Instructions(Vec<(u64, Vec<u8>)>),
+    /// Of [`Request::JitHeld`]: in order, of each address.
+    Held(Vec<Vec<Held>>),
     /// Of every other request: the code at each of its addresses, in their order.
     Names(Vec<Result<Code, Why>>),
 }
@@ -160,6 +177,8 @@ pub(in crate::symbol) enum Why {
     NotDecoded,
     /// The process has written no map of its code.
     NoPerfMap,
+    /// The address had several functions, and when each was there is not known.
+    Replaced,
     /// The kernel hides its addresses.
     Hidden,
     /// The symbolizer process ended on the file.
@@ -185,6 +204,7 @@ impl Why {
             Self::Unreadable => "names: the file cannot be read",
             Self::NotDecoded => "instructions of x86-64 alone are decoded",
             Self::NoPerfMap => "code in no file, and no perf-PID.map that says what it is",
+            Self::Replaced => "the code at the address was replaced while it was sampled",
             Self::Hidden => {
                 "kernel addresses are hidden: CAP_SYSLOG, or kernel.kptr_restrict=0 and perf_event_paranoid<=1"
             }

@@ -1,12 +1,17 @@
 //! Processes that fork, execute and end, and what is found in their maps.
 
+mod replaced;
+
 use std::collections::HashMap;
 
 use super::{
-    AddressMap, At, FILES_AHEAD_MAX, LOCATED_MAX, MAP_BYTES_MAX, Ordering, PROCESSES_MAX, Processes, Region,
-    vain::LEAST,
+    AddressMap, At, FILES_AHEAD_MAX, LOCATED_MAX, MAP_BYTES_MAX, NotFound, Ordering, PROCESSES_MAX,
+    Processes, Region, vain::LEAST,
 };
 use crate::perf::side_band::Mapping;
+
+/// After everything that happens here.
+const LATE: u64 = u64::MAX;
 
 /// Processes, and what can be read of those that are alive: one file each, at 0x1000.
 struct Host {
@@ -26,15 +31,20 @@ impl Host {
     }
 
     fn fork(&mut self, parent: u32, child: u32) {
-        self.processes.fork(parent, child, |tgid| Self::read(&self.alive, tgid));
+        self.processes.fork(parent, child, 1, |tgid| Self::read(&self.alive, tgid));
     }
 
     /// The file at 0x1000 in a process's map, and the process that it was read of.
     fn look(&mut self, tgid: u32) -> Option<(u32, String)> {
+        self.look_at(tgid, LATE).ok()
+    }
+
+    /// The same at a time.
+    fn look_at(&mut self, tgid: u32, at_ns: u64) -> Result<(u32, String), NotFound> {
         let read = |tgid| Self::read(&self.alive, tgid);
         self.processes.settle(tgid, read);
-        let (of, region) = self.processes.find(tgid, 0x1000, read)?;
-        Some((of, String::from_utf8(region.path.as_bytes().to_vec()).unwrap()))
+        let (of, region) = self.processes.find(tgid, 0x1000, at_ns, read)?;
+        Ok((of, String::from_utf8(region.path.as_bytes().to_vec()).unwrap()))
     }
 }
 
@@ -81,12 +91,12 @@ fn a_parent_that_executed_something_since_is_no_model() {
 fn an_id_that_is_used_again_names_another_process() {
     let mut host = Host::with([(1, "shell"), (2, "first")]);
     assert_eq!(host.look(2), found(2, "first"));
-    host.processes.locate(2, 0x1000, At::kernel(0x1000));
-    assert!(host.processes.located(2, 0x1000).is_some());
+    host.processes.locate(2, 0x1000, LATE, At::kernel(0x1000));
+    assert!(host.processes.located(2, 0x1000, LATE).is_some());
     host.alive.remove(&2);
     host.fork(1, 2);
     assert_eq!(host.look(2), found(1, "shell"));
-    assert!(host.processes.located(2, 0x1000).is_none());
+    assert!(host.processes.located(2, 0x1000, LATE).is_none());
 }
 
 #[test]
@@ -106,8 +116,8 @@ fn a_process_that_maps_more_is_read_again() {
     let mut processes = Processes::default();
     let read = |_| Some(AddressMap::parse(5, b"1000-2000 r-xp 00000000 fe:00 1 /a\n"));
     processes.settle(5, |_| Some(AddressMap::parse(5, b"")));
-    assert!(processes.find(5, 0x3000, read).is_none());
-    assert!(processes.find(5, 0x1000, |_| None).is_some(), "it was kept");
+    assert!(processes.find(5, 0x3000, LATE, read).is_err());
+    assert!(processes.find(5, 0x1000, LATE, |_| None).is_ok(), "it was kept");
 }
 
 #[test]
@@ -120,11 +130,11 @@ fn addresses_that_are_nowhere_are_not_each_looked_for_anew() {
     };
     processes.settle(5, &mut read);
     for nowhere in 0..10_000 {
-        assert!(processes.find(5, 0x10_0000 + nowhere, &mut read).is_none());
+        assert!(processes.find(5, 0x10_0000 + nowhere, LATE, &mut read).is_err());
         processes.missed(5, "nowhere");
         assert!(processes.waits(5).is_none_or(|why| why == "nowhere"));
     }
-    assert!(processes.find(5, 0x1000, |_| None).is_some(), "what is there is found all the same");
+    assert!(processes.find(5, 0x1000, LATE, |_| None).is_ok(), "what is there is found all the same");
     assert!(readings < 100, "read {readings} times: it was read a moment ago");
 }
 
@@ -132,10 +142,10 @@ fn addresses_that_are_nowhere_are_not_each_looked_for_anew() {
 fn a_process_that_maps_more_after_a_while_is_read_again() {
     let mut processes = Processes::default();
     processes.settle(5, |_| Some(AddressMap::parse(5, b"")));
-    assert!(processes.find(5, 0x1000, |_| Some(AddressMap::parse(5, b""))).is_none());
+    assert!(processes.find(5, 0x1000, LATE, |_| Some(AddressMap::parse(5, b""))).is_err());
     std::thread::sleep(2 * LEAST);
     let read = |_| Some(AddressMap::parse(5, b"1000-2000 r-xp 00000000 fe:00 1 /a\n"));
-    assert!(processes.waits(5).is_none() && processes.find(5, 0x1000, read).is_some());
+    assert!(processes.waits(5).is_none() && processes.find(5, 0x1000, LATE, read).is_ok());
     assert!(processes.waits(5).is_none());
 }
 
@@ -171,7 +181,7 @@ fn maps_take_no_more_than_they_may() {
 fn no_more_addresses_are_remembered_than_may_be() {
     let mut processes = Processes::default();
     for address in 0..3 * LOCATED_MAX as u64 {
-        processes.locate((address % 7) as u32 + 1, address, At::kernel(address));
+        processes.locate((address % 7) as u32 + 1, address, LATE, At::kernel(address));
     }
     let remembered: usize = processes.of.values().map(|process| process.located.len()).sum();
     assert!((1..=LOCATED_MAX).contains(&remembered), "{remembered}");
@@ -211,7 +221,7 @@ fn what_is_mapped_later_replaces_what_was_there() {
     host.processes.map(2, told(0x0, 0x4000, "first"));
     host.processes.map(2, told(0x1000, 0x2000, "second"));
     let mut at = |address| {
-        let (_, region) = host.processes.find(2, address, |_| None)?;
+        let (_, region) = host.processes.find(2, address, LATE, |_| None).ok()?;
         Some((region.start, region.offset, region.path.to_path().display().to_string()))
     };
     assert_eq!(at(0xfff), Some((0, 0, "/first".to_owned())));
@@ -224,24 +234,9 @@ fn what_is_mapped_later_replaces_what_was_there() {
 fn a_place_is_looked_for_anew_when_something_was_mapped() {
     let mut host = told_of();
     host.processes.execute(2, 1);
-    host.processes.locate(2, 0x1000, At::kernel(0x1000));
+    host.processes.locate(2, 0x1000, LATE, At::kernel(0x1000));
     host.processes.map(2, told(0x1000, 0x2000, "program"));
-    assert!(host.processes.located(2, 0x1000).is_none());
-}
-
-#[test]
-fn samples_of_before_an_exec_are_found_until_they_have_all_come() {
-    let mut host = told_of();
-    host.processes.execute(2, 1);
-    host.processes.map(2, told(0x1000, 0x2000, "shell"));
-    host.processes.execute(2, 1);
-    host.processes.map(2, told(0x5000, 0x6000, "program"));
-    assert_eq!(host.look(2), found(2, "shell"));
-    host.processes.drained(2);
-    assert_eq!(host.look(2), found(2, "shell"));
-    host.processes.drained(3);
-    assert_eq!(host.look(2), None);
-    assert!(host.processes.find(2, 0x5000, |_| None).is_some());
+    assert!(host.processes.located(2, 0x1000, LATE).is_none());
 }
 
 #[test]
@@ -274,7 +269,7 @@ fn a_process_that_maps_more_than_is_kept_is_read() {
         host.processes.map(2, told(start << 12, (start << 12) + 1, "many"));
     }
     assert!(host.processes.map_bytes.load(Ordering::Relaxed) < 1 << 18);
-    assert!(host.processes.find(2, 2 << 12, |_| None).is_some(), "the first are known");
+    assert!(host.processes.find(2, 2 << 12, LATE, |_| None).is_ok(), "the first are known");
     assert_eq!(host.look(2), found(2, "program"));
 }
 

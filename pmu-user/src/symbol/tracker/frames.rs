@@ -6,15 +6,13 @@ use pmu_common::ring::STACK_FRAMES;
 use super::{Tracker, UNMAPPED};
 use crate::{
     drain::{At, Cut, Located},
-    symbol::source::CodeSourceKind,
+    symbol::{calls, source::CodeSourceKind},
 };
 
 /// The lowest page is never mapped (vm.mmap_min_addr).
 const LOWEST: u64 = 4096;
 /// User addresses end below (Documentation/arch/x86/x86_64/mm.rst, with five levels; Documentation/arch/arm64/memory.rst).
 const HIGHEST: u64 = 1 << 56;
-/// The smallest page: mappings end where one does.
-const PAGE: u64 = 4096;
 
 /// What user frames by frame pointers are of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,16 +30,16 @@ pub(super) fn followed_max() -> usize {
 }
 
 impl Tracker {
-    /// The code of a stack whose user frames are by frame pointers, innermost first, with marks where frames are missing.
+    /// The code of a stack at a time, whose user frames are by frame pointers, innermost first, with marks where frames are missing.
     pub(super) fn frames(
         &mut self,
         kernel: &[u64],
-        (tgid, user): (u32, &[u64]),
+        (tgid, at_ns, user): (u32, u64, &[u64]),
         how: ByPointers,
         located: &mut Located,
     ) -> Vec<At> {
         let mut frames = self.kernel_frames(kernel, located);
-        let (mut of_user, is_broken) = self.user_frames(tgid, user, located);
+        let (mut of_user, is_broken) = self.user_frames((tgid, at_ns), user, located);
         if how == ByPointers::OfWait && !of_user.is_empty() {
             of_user.insert(1, Cut::Skipped.at());
         }
@@ -54,44 +52,39 @@ impl Tracker {
         frames
     }
 
-    /// The kernel's part of a stack.
+    /// The kernel's part of a stack, which is the same at all times.
     pub(super) fn kernel_frames(&mut self, kernel: &[u64], located: &mut Located) -> Vec<At> {
-        let mut frames: Vec<At> = kernel.iter().map(|&address| self.at(0, address, 0, located)).collect();
+        let mut frames: Vec<At> = kernel.iter().map(|&address| self.at(0, address, 0, 0, located)).collect();
         if kernel.len() >= self.frames_max {
             frames.push(Cut::Deep(kernel.len() as u32).at());
         }
         frames
     }
 
-    /// The user's part as far as it may be one, and whether more followed. The first address is where the task was, and not a
-    /// return address.
-    pub(super) fn user_frames(&mut self, tgid: u32, user: &[u64], located: &mut Located) -> (Vec<At>, bool) {
+    /// The user's part at a time as far as it may be one, and whether more followed.
+    pub(super) fn user_frames(
+        &mut self,
+        (tgid, at_ns): (u32, u64),
+        user: &[u64],
+        located: &mut Located,
+    ) -> (Vec<At>, bool) {
         let mut frames = Vec::with_capacity(user.len());
-        for &address in user {
+        for address in calls(user) {
             let may_be_code = (LOWEST..HIGHEST).contains(&address);
-            let at = may_be_code.then(|| self.at(tgid, address, 0, located));
-            match at {
-                Some(at) if frames.is_empty() || !self.is_outside(tgid, at, located) => frames.push(at),
-                None if frames.is_empty() => frames.push(self.at(tgid, address, 0, located)),
-                _ => return (frames, true),
+            // The first one is where the task was, and not a return address.
+            if !may_be_code && !frames.is_empty() {
+                return (frames, true);
             }
+            let at = self.at(tgid, address, at_ns, 0, located);
+            if !frames.is_empty() && self.is_unmapped(at) {
+                return (frames, true);
+            }
+            frames.push(at);
         }
         (frames, false)
     }
 
     /// Is an address in no mapping of a process whose mappings are known?
-    fn is_outside(&mut self, tgid: u32, at: At, located: &mut Located) -> bool {
-        if !self.is_unmapped(at) {
-            return false;
-        }
-        // A function that never returns may end with its call, where its mapping does.
-        let ends = at.offset % PAGE == 0;
-        !(ends && {
-            let before = self.at(tgid, at.offset - 1, 0, located);
-            !self.is_unmapped(before)
-        })
-    }
-
     fn is_unmapped(&self, at: At) -> bool {
         let source = self.sources.get(at.source as usize);
         source.is_some_and(|source| matches!(source.kind, CodeSourceKind::Nowhere(why) if why == UNMAPPED))

@@ -79,7 +79,12 @@ impl Tracker {
 
     /// The source of names for code in a file that is not a program: the map of the JIT that made it. `None` if there is none, and the file
     /// is on a disk.
-    pub(in crate::symbol) fn generated(&mut self, source: u32, of: u32, region: &Region) -> Option<u32> {
+    pub(in crate::symbol) fn generated(
+        &mut self,
+        source: u32,
+        (of, at_ns): (u32, u64),
+        region: &Region,
+    ) -> Option<u32> {
         let CodeSourceKind::File(Image { file: Err(why), .. }) = self.sources[source as usize].kind else {
             return None;
         };
@@ -87,7 +92,7 @@ impl Tracker {
         if !(why == Why::Damaged || why == Why::Unreadable && is_memory) {
             return None;
         }
-        let map = self.perf_map(of)?;
+        let map = self.perf_map(of, at_ns)?;
         let is_there =
             matches!(&self.sources[map as usize].kind, CodeSourceKind::PerfMap(map) if map.file.is_some());
         (is_memory || is_there).then_some(map)

@@ -16,6 +16,7 @@ use super::{Tracker, VDSO, frames::ByPointers};
 use crate::{
     drain::{At, CodeStackRow, Cut, Located, SlotId, unwinding::Kept},
     symbol::{
+        calls,
         child::{Deadline, End, FRAMES_MAX, Mapped, STACKS_MAX, Start, Symbolizer, Unwound, Why},
         source::CodeSourceKind,
     },
@@ -52,6 +53,8 @@ pub struct Snapshot {
     pub tgid: u32,
     /// Event that took it.
     pub event: u32,
+    /// When (CLOCK_MONOTONIC, ns).
+    pub at_ns: u64,
     /// Kernel addresses.
     pub kernel: Vec<u64>,
     /// User addresses, by frame pointers.
@@ -62,7 +65,7 @@ pub struct Snapshot {
     pub stack: Bytes,
 }
 
-/// A program in a process: its id, and what tells it from others of that id.
+/// A process, and the time from which on nothing in it took the place of something else.
 type Program = (u32, u64);
 
 /// What is told of a program's mappings.
@@ -165,13 +168,14 @@ impl Tracker {
     /// Unwinds the user stacks of samples, if the run is over, `until` then.
     pub(in crate::symbol) fn unwind(&mut self, snapshots: Vec<Snapshot>, until: Option<Instant>) {
         self.unwinding.until = until;
-        let mut by_process: BTreeMap<u32, Vec<Snapshot>> = BTreeMap::new();
+        let mut by_program: BTreeMap<Program, Vec<Snapshot>> = BTreeMap::new();
         for snapshot in snapshots {
-            by_process.entry(snapshot.tgid).or_default().push(snapshot);
+            let program = (snapshot.tgid, self.processes.era(snapshot.tgid, snapshot.at_ns));
+            by_program.entry(program).or_default().push(snapshot);
         }
-        for (tgid, of_process) in by_process {
-            for some in of_process.chunks(STACKS_MAX) {
-                let found = self.frames_of(tgid, some);
+        for (program, of_program) in by_program {
+            for some in of_program.chunks(STACKS_MAX) {
+                let found = self.frames_of(program, some);
                 some.iter().zip(found).for_each(|(snapshot, found)| self.add(snapshot, found));
             }
         }
@@ -179,18 +183,21 @@ impl Tracker {
 
     /// Adds a sample with its user stack, or why that stays as it is.
     fn add(&mut self, snapshot: &Snapshot, found: Result<Unwound, Kept>) {
-        let Snapshot { tgid, kernel, user, .. } = snapshot;
+        let Snapshot { tgid, at_ns, kernel, user, .. } = snapshot;
         let mut located = std::mem::take(&mut self.unwinding.located);
         let found = found.and_then(|unwound| {
             let whole = matches!(unwound.end, End::First | End::Deep);
-            let longer = whole || unwound.frames.len() >= self.user_frames(*tgid, user, &mut located).0.len();
+            let longer = whole
+                || unwound.frames.len() >= self.user_frames((*tgid, *at_ns), user, &mut located).0.len();
             if longer { Ok(unwound) } else { Err(Kept::Shorter) }
         });
         let mut frames = match &found {
-            Err(_) => self.frames(kernel, (*tgid, user), ByPointers::OfSample, &mut located),
+            Err(_) => self.frames(kernel, (*tgid, *at_ns, user), ByPointers::OfSample, &mut located),
             Ok(unwound) => {
                 let mut frames = self.kernel_frames(kernel, &mut located);
-                frames.extend(unwound.frames.iter().map(|&address| self.at(*tgid, address, 0, &mut located)));
+                frames.extend(
+                    calls(&unwound.frames).map(|address| self.at(*tgid, address, *at_ns, 0, &mut located)),
+                );
                 frames
             }
         };
@@ -216,17 +223,17 @@ impl Tracker {
         *self.unwinding.stacks.entry((snapshot.slot, snapshot.event, frames)).or_default() += 1;
     }
 
-    /// User stacks of a process's samples, or why they cannot be had.
-    fn frames_of(&mut self, tgid: u32, snapshots: &[Snapshot]) -> Vec<Result<Unwound, Kept>> {
-        self.see(tgid);
-        let program = (tgid, self.processes.program(tgid));
+    /// User stacks of a process's samples, between which nothing in it took the place of something else, or why they cannot be had.
+    fn frames_of(&mut self, program: Program, snapshots: &[Snapshot]) -> Vec<Result<Unwound, Kept>> {
+        let at = (program.0, snapshots.first().map_or(0, |first| first.at_ns));
+        self.see(program.0);
         if self.unwinding.programs.len() >= PROGRAMS_MAX {
             self.unwinding.programs.clear();
         }
         let mut told = self.unwinding.programs.remove(&program).unwrap_or_default();
         for snapshot in snapshots {
             for &address in snapshot.user.iter().chain(&snapshot.registers[..1]) {
-                self.tell(tgid, address, &mut told);
+                self.tell(at, address, &mut told);
             }
         }
         let mut found: Vec<Result<Unwound, Kept>> = vec![Err(Kept::Failed); snapshots.len()];
@@ -240,7 +247,7 @@ impl Tracker {
                 Ok(unwound) => {
                     let mut again = Vec::new();
                     for (index, unwound) in left.into_iter().zip(unwound) {
-                        if self.can_go_on(tgid, unwound.end, &mut told) {
+                        if self.can_go_on(at, unwound.end, &mut told) {
                             again.push(index);
                         }
                         found[index] = Ok(unwound);
@@ -283,9 +290,9 @@ impl Tracker {
     }
 
     /// Can a stack be unwound further, now that what was missing is there?
-    fn can_go_on(&mut self, tgid: u32, end: End, told: &mut Told) -> bool {
+    fn can_go_on(&mut self, at: (u32, u64), end: End, told: &mut Told) -> bool {
         match end {
-            End::Unmapped(address) => self.tell(tgid, address, told),
+            End::Unmapped(address) => self.tell(at, address, told),
             End::Absent(file) => {
                 self.unwinding.files.remove(&file);
                 let kept = self.keep_frames(file);
@@ -300,8 +307,8 @@ impl Tracker {
         }
     }
 
-    /// Finds what is mapped at an address, to be told with the next request. Is it something new?
-    fn tell(&mut self, tgid: u32, address: u64, told: &mut Told) -> bool {
+    /// Finds what was mapped at an address of a process at a time, to be told with the next request. Is it something new?
+    fn tell(&mut self, (tgid, at_ns): (u32, u64), address: u64, told: &mut Told) -> bool {
         let known = |mapped: &Mapped| (mapped.start..mapped.end).contains(&address);
         if told.mappings.iter().any(known)
             || told.mappings.len() >= MAPPINGS_MAX
@@ -311,7 +318,7 @@ impl Tracker {
         {
             return false;
         }
-        let Ok((of, region)) = self.region(tgid, address) else {
+        let Ok((of, region)) = self.region(tgid, address, at_ns) else {
             told.nowhere.insert(address);
             return false;
         };

@@ -1,0 +1,184 @@
+//! Code that JITs make: dumps, which they map once, executable, so that it is known of: `jit-PID.dump`. A sample is placed in the dump by its
+//! address and its time, and named at the end by where it is there. Without a dump, their maps name addresses.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    fs::File,
+    time::Duration,
+};
+
+use super::{SOURCES_MAX, Tracker};
+use crate::{
+    drain::At,
+    symbol::{
+        Samples,
+        address_map::Region,
+        calls,
+        child::{ADDRESSES_MAX, Held},
+        source::{CodeSource, CodeSourceKind, PerfMap},
+    },
+};
+
+/// Dumps that are open at a time.
+const DUMPS_MAX: usize = 256;
+/// Addresses of a dump whose code is kept. They are asked for again.
+const HELD_MAX: usize = 1 << 16;
+/// How long placing the addresses of a drain in one dump may take.
+const PLACING: Duration = Duration::from_millis(400);
+
+/// A dump, and what is known of it.
+#[derive(Debug)]
+pub(super) struct JitDump {
+    source: u32,
+    /// Its size when it was last asked for code.
+    bytes: u64,
+    /// What code addresses had, from when on.
+    held: HashMap<u64, Vec<Held>>,
+}
+
+/// By process, and the time at which its program began.
+pub(super) type JitDumps = HashMap<(u32, u64), JitDump>;
+
+impl Tracker {
+    /// Opens a mapping's file if it is the dump of a JIT.
+    pub(super) fn open_jit_dump(&mut self, tgid: u32, region: &Region) {
+        if region.file.is_none() || !is_jit_dump(region.path.as_bytes()) {
+            return;
+        }
+        let program =
+            (tgid, self.processes.begun(tgid, region.since_ns.max(self.processes.begun(tgid, u64::MAX))));
+        if self.jit_dumps.contains_key(&program)
+            || self.jit_dumps.len() >= DUMPS_MAX
+            || self.sources.len() >= SOURCES_MAX
+        {
+            return;
+        }
+        let (wanted, kin) = (region.clone(), self.processes.kin(tgid));
+        let open = move || wanted.open(tgid).or_else(|_| wanted.open_elsewhere(&kin)).ok();
+        let Some(Some(file)) = self.patience.call(open) else { return };
+        let source = self.sources.len() as u32;
+        self.sources.push(CodeSource::new(CodeSourceKind::JitDump(file, region.path.clone())));
+        self.jit_dumps.insert(program, JitDump { source, bytes: 0, held: HashMap::new() });
+    }
+
+    /// The open dump of a process's program.
+    pub(in crate::symbol) fn jit_dump(&self, program: (u32, u64)) -> Option<&File> {
+        let dump = self.jit_dumps.get(&program)?;
+        match &self.sources[dump.source as usize].kind {
+            CodeSourceKind::JitDump(file, _) => Some(file),
+            _ => None,
+        }
+    }
+
+    /// Has the symbolizer process place what samples hit in processes with a dump, all at once.
+    pub(super) fn ask_jit_dumps(&mut self, samples: &Samples) {
+        if self.jit_dumps.is_empty() {
+            return;
+        }
+        let with_dump: BTreeSet<u32> = self.jit_dumps.keys().map(|(tgid, _)| *tgid).collect();
+        let mut addresses: BTreeMap<u32, BTreeSet<u64>> = BTreeMap::new();
+        let hot = samples.hot.iter().map(|hit| (hit.row.tgid, std::slice::from_ref(&hit.row.address)));
+        let stacks = samples.stacks.iter().map(|stack| (stack.row.tgid, &*stack.row.user));
+        let off_cpu = samples.off_cpu.iter().map(|stack| (stack.tgid, &*stack.user));
+        for (tgid, hit) in hot.chain(stacks).chain(off_cpu) {
+            // What runs in a child that was forked from it is found in its map.
+            let whose = self.processes.kin(tgid).into_iter().find(|kin| with_dump.contains(kin));
+            if let Some(whose) = whose {
+                addresses.entry(whose).or_default().extend(calls(hit));
+            }
+        }
+        let programs: Vec<(u32, u64)> = self.jit_dumps.keys().copied().collect();
+        for program in programs {
+            if let Some(addresses) = addresses.get(&program.0) {
+                self.ask_jit_dump(program, addresses);
+            }
+        }
+    }
+
+    fn ask_jit_dump(&mut self, program: (u32, u64), addresses: &BTreeSet<u64>) {
+        let Self { jit_dumps, sources, symbolizer, .. } = self;
+        let Some(dump) = jit_dumps.get_mut(&program) else { return };
+        let CodeSourceKind::JitDump(file, _) = &sources[dump.source as usize].kind else { return };
+        let bytes = file.metadata().map_or(0, |metadata| metadata.len());
+        if bytes != dump.bytes || dump.held.len() > HELD_MAX {
+            dump.held.clear();
+            dump.bytes = bytes;
+        }
+        let new: Vec<u64> =
+            addresses.iter().copied().filter(|address| !dump.held.contains_key(address)).collect();
+        let until = symbolizer.within(PLACING);
+        for some in new.chunks(ADDRESSES_MAX) {
+            // What cannot be placed now is looked up by its address at the end.
+            let Ok(held) = symbolizer.jit_held(some, file, until) else { return };
+            dump.held.extend(some.iter().copied().zip(held));
+        }
+    }
+
+    /// Where the code is in the dump of a process that it had at an address at a time.
+    pub(super) fn at_jit_dump(&self, tgid: u32, address: u64, at_ns: u64) -> Option<At> {
+        let dump = self.jit_dumps.get(&(tgid, self.processes.begun(tgid, at_ns)))?;
+        let held = dump.held.get(&address)?;
+        let last = held.partition_point(|held| held.from_ns <= at_ns).checked_sub(1)?;
+        Some(At { source: dump.source, offset: held[last].code? })
+    }
+}
+
+/// Maps of JITs, which have no times.
+impl Tracker {
+    /// The source of names for code of a process, as it was at a time, that is in no file; `None` if there are too many.
+    pub(super) fn perf_map(&mut self, tgid: u32, at_ns: u64) -> Option<u32> {
+        let program = (tgid, self.processes.begun(tgid, at_ns));
+        let number = match self.perf_maps.get(&program) {
+            Some(&number) => number,
+            None if self.sources.len() >= SOURCES_MAX => return None,
+            None => {
+                let number = self.sources.len() as u32;
+                self.sources.push(CodeSource::new(CodeSourceKind::PerfMap(PerfMap::of(program))));
+                self.perf_maps.insert(program, number);
+                number
+            }
+        };
+        if let CodeSourceKind::PerfMap(map) = &self.sources[number as usize].kind
+            && !map.was_looked_for()
+        {
+            self.look_for_perf_map(number);
+        }
+        Some(number)
+    }
+
+    /// Looks for a process's perf map again: it may have been written, or written anew, since.
+    pub(in crate::symbol) fn look_for_perf_map(&mut self, number: u32) {
+        let CodeSourceKind::PerfMap(map) = &mut self.sources[number as usize].kind else { return };
+        let (tgid, begun_ns) = map.program;
+        map.look();
+        // The map of another program has the same name.
+        if self.processes.begun(tgid, u64::MAX) != begun_ns {
+            return;
+        }
+        if let Some(Some(found)) = self.patience.call(move || PerfMap::find(tgid)) {
+            map.file = Some(found);
+        }
+    }
+}
+
+/// `jit-PID.dump`.
+fn is_jit_dump(path: &[u8]) -> bool {
+    let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    let pid = name.strip_prefix(b"jit-").and_then(|rest| rest.strip_suffix(b".dump"));
+    pid.is_some_and(|pid| !pid.is_empty() && pid.iter().all(u8::is_ascii_digit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_jit_dump;
+
+    #[test]
+    fn a_dump_is_known_by_its_name() {
+        assert!(is_jit_dump(b"/tmp/jit-1234.dump") && is_jit_dump(b"/root/.debug/jit/x/jit-1.dump"));
+        for other in
+            [&b"/tmp/jit-.dump"[..], b"/tmp/jit-12x.dump", b"/tmp/jit-12.dump2", b"/tmp/ajit-12.dump", b""]
+        {
+            assert!(!is_jit_dump(other), "{}", String::from_utf8_lossy(other));
+        }
+    }
+}
