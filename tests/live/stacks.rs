@@ -34,11 +34,10 @@ fn a_stack_that_is_deeper_than_frames_are_taken_ends_with_a_mark() {
     let deep = stacks(&rows, "leaf");
     assert!(!deep.is_empty());
     for stack in deep {
-        assert_eq!(
-            (&outermost(stack)["cut"], stack["frames"].as_array().unwrap().len()),
-            (&"deep".into(), 128),
-            "{stack}"
-        );
+        // Frames of the kernel are taken beside those.
+        let of_program = |frame: &&Value| frame["module"] == program.as_str();
+        let frames = stack["frames"].as_array().unwrap().iter().filter(of_program).count();
+        assert_eq!((&outermost(stack)["cut"], frames), (&"deep".into(), 127), "{stack}");
     }
     let ends = &rows.summary()["user_stacks"];
     let (cut, samples) = (ends["cut"].as_u64().unwrap(), ends["samples"].as_u64().unwrap());
@@ -82,7 +81,8 @@ fn a_return_address_in_no_mapping_is_not_a_frame_in_any_format() {
         let output = pmbpf().arg("report").args(format).arg(recording.as_str()).output().unwrap();
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
-    let mut all = vec![("text", report(&[])), ("page", report(&["--format", "html"]))];
+    // The page has its rows packed: tests/page.rs compares them with those of JSON.
+    let mut all = vec![("text", report(&[]))];
     for format in ["folded", "pprof", "speedscope", "firefox"] {
         let file = Scratch::new(format);
         let export = ["export", "--to", format, "-o", file.as_str(), recording.as_str()];
@@ -90,10 +90,8 @@ fn a_return_address_in_no_mapping_is_not_a_frame_in_any_format() {
         all.push((format, String::from_utf8_lossy(&fs::read(&file.0).unwrap()).into_owned()));
     }
     for (format, shown) in all {
-        // The page's words are its script's.
-        let mark = if format == "page" { "\"cut\":\"broken\"" } else { "(callers not known)" };
-        assert!(shown.contains(mark), "{format} has no mark");
-        assert!(!shown.contains("440300000001"), "{format} has an address that is not a frame");
+        assert!(shown.contains("(callers not known)"), "{format} has no mark");
+        assert!(!shown.contains("44030000000"), "{format} has an address that is not a frame");
     }
 }
 

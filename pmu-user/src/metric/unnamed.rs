@@ -115,7 +115,7 @@ mod tests {
         });
         assert_eq!(
             missing(&ledger, &interval).len(),
-            1,
+            2,
             "what has no name for another reason is not missing"
         );
     }
