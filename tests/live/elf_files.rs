@@ -314,8 +314,8 @@ fn pprof_and_speedscope_have_source_files_and_lines() {
     let [(_, file, _), (caller, _, call)] = ship.unwrap().as_slice() else { panic!("{ship:?}") };
     assert!(file.ends_with("inlined.c") && caller == "checkout" && *call == 21, "{ship:?}");
     // The caller is at its call, not at what comes behind it.
-    let main = locations.iter().flatten().find(|line| line.0 == "main").unwrap();
-    assert!(main.1.ends_with("inlined.c") && main.2 == 37, "{main:?}");
+    let mut main = locations.iter().flatten().filter(|line| line.0 == "main");
+    assert!(main.any(|line| line.1.ends_with("inlined.c") && line.2 == 37), "{locations:?}");
     let is_program = |line: &(String, String, u64)| !line.1.is_empty() && !line.1.ends_with(".c");
     assert!(!locations.iter().flatten().any(is_program), "{locations:?}");
     let file: Value = serde_json::from_slice(&export("speedscope")).unwrap();
