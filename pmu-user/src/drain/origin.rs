@@ -40,6 +40,10 @@ impl Origin {
         header.started_unix_ns = header.started_unix_ns.saturating_add(self.at_ns);
         if let Some(tasks) = &mut header.tasks {
             tasks.started_ns = tasks.started_ns.saturating_add(self.at_ns);
+            // 0 says that the time is not known.
+            if tasks.started_boot_ns > 0 {
+                tasks.started_boot_ns = tasks.started_boot_ns.saturating_add(self.at_ns);
+            }
         }
         Header { begins_midway: true, ..header }
     }

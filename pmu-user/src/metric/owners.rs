@@ -236,8 +236,9 @@ impl Life {
     fn of(context: &Context<'_>, members: impl Iterator<Item = OwnerIndex>, ended: bool) -> Self {
         let Context { header, ledger, interval, .. } = context;
         let from_ns = header.started_boot_ns.saturating_add(interval.from_ns);
-        // A command starts when counting has begun.
-        let is_command = matches!(header.plan.target, Target::Command(_)) && interval.from_ns == 0;
+        // A command starts when counting has begun. A recording that began later counts time from its own begin.
+        let is_first = interval.from_ns == 0 && ledger.begins_with_counting();
+        let is_command = matches!(header.plan.target, Target::Command(_)) && is_first;
         let mut life = Self { ended, begins_within: true, ends_within: true };
         for index in members {
             let begins = match ledger.owner(index) {

@@ -3,10 +3,11 @@
 use pmu_common::{count::Count, cpu::CpuSamples, histogram::RUNQUEUE, off_cpu::OffCpu, sample::SampleCount};
 
 use super::{
+    CpuCounts, CpuEvent,
     cpu_time::CpuTime,
     histogram::Histogram,
     interrupt::Interrupted,
-    interval::{Counts, CpuCounts, CpuEvent, OwnerEvent},
+    interval::{Counts, OwnerEvent},
     samples::{WeightedSamples, Weights},
 };
 use crate::drain::{Cost, CountRow, CpuRow};

@@ -1,5 +1,6 @@
 //! Subtracts drains. A row that a drain leaves out has not changed; a slot in a new life starts from zero.
 
+mod cpus;
 mod owners;
 mod rarely;
 #[cfg(test)]
@@ -7,14 +8,13 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use pmu_common::loss;
-
 use super::{
+    CpuEvent,
     culprit::Charges,
     difference::{self, OwnCost},
     followed::FollowedPaths,
     interrupt::InterruptReadings,
-    interval::{CpuEvent, HotKey, Interval, OFF_CPU, StackKey},
+    interval::{HotKey, Interval, OFF_CPU, StackKey},
     limit::{Readings, io_limits},
     names::{Addresses, CodeNames, NamedCode},
     off_cpu::Waits,
@@ -28,7 +28,7 @@ use super::{
 use crate::{
     drain::{
         At, CodeRow, CodeStackRow, CountRow, CpuRow, Handler, Located, Module, Name, Names, OffCpuStackRow,
-        Owner, ProgramRow, SlotId, TasksDrain, ThrottlingRow, unwinding::Unwinding,
+        Owner, ProgramRow, SlotId, TasksDrain, unwinding::Unwinding,
     },
     machine::{
         cpu::{Cpu, Times},
@@ -41,6 +41,8 @@ use crate::{
 #[derive(Debug)]
 pub struct Ledger {
     at_ns: u64,
+    /// Has anything been counted before what is reported?
+    is_midway: bool,
     samples_until_ns: Option<u64>,
     /// Owners, and when they ended.
     owners: BTreeMap<OwnerIndex, (Owner, Option<u64>)>,
@@ -85,6 +87,7 @@ impl Ledger {
     pub fn new() -> Self {
         Self {
             at_ns: 0,
+            is_midway: false,
             samples_until_ns: None,
             owners: BTreeMap::from([(OTHER, (Owner::Other, None))]),
             met: 1,
@@ -210,6 +213,17 @@ impl Ledger {
         self.cost
     }
 
+    /// Takes a drain of which nothing is reported: what is reported began before.
+    pub fn skip(&mut self, drain: &TasksDrain) {
+        self.advance(drain);
+        self.is_midway = true;
+    }
+
+    /// Does what is reported begin where counting began?
+    pub const fn begins_with_counting(&self) -> bool {
+        !self.is_midway
+    }
+
     /// What happened since the drain before. The first drain is the baseline: what the kernel accounts was read when counting started.
     pub fn advance(&mut self, drain: &TasksDrain) -> Interval {
         let mut interval =
@@ -281,33 +295,6 @@ impl Ledger {
         interval
     }
 
-    /// Adds what the kernel accounted of CPUs, and for how long the programs did not see them.
-    fn account(&mut self, drain: &TasksDrain, interval: &mut Interval) {
-        for &(cpu, times) in &drain.times {
-            let before = self.times.insert(cpu, times);
-            interval.cpus.entry(cpu).or_default().times = before.map(|before| times.since(&before));
-        }
-        for &(cpu, total) in &drain.uncovered {
-            let before = self.uncovered.insert(cpu, total).unwrap_or(0);
-            let counts = interval.cpus.entry(cpu).or_default();
-            counts.uncovered_ns = total.saturating_sub(before);
-            if let Some(time) = &mut counts.time {
-                time.uncovered_ns = counts.uncovered_ns;
-            }
-        }
-    }
-
-    /// Adds what limits of CPU time did since the first drain. A cgroup that was not there then had done nothing.
-    fn throttle(&mut self, drain: &TasksDrain, interval: &mut Interval) {
-        let is_first = self.times.is_empty();
-        for ThrottlingRow { owner, so_far } in &drain.throttling {
-            let before = self.throttling.insert(owner.clone(), *so_far).unwrap_or_default();
-            if !is_first {
-                interval.throttling.insert(owner.clone(), so_far.since(&before));
-            }
-        }
-    }
-
     /// Adds what tasks waited for.
     fn wait(&mut self, drain: &TasksDrain, interval: &mut Interval) {
         for row in &drain.off_cpu {
@@ -367,32 +354,6 @@ impl Ledger {
             kept.latencies.clone_from(&last.latencies);
         }
         self.counts.insert((row.slot, row.cpu), kept);
-    }
-
-    fn count_cpu(&mut self, row: &CpuRow, interval: &mut Interval) {
-        let before = self.cpus.insert(row.cpu, row.clone());
-        let is_first = before.is_none();
-        let last = before.unwrap_or_else(|| row.clone());
-        for reason in 0..loss::REASONS {
-            let lost = |row: &CpuRow| {
-                let samples = row.samples.iter().map(|event| event.losses[reason]);
-                samples.fold(row.count.losses[reason], u64::wrapping_add)
-            };
-            let count = lost(row).wrapping_sub(lost(&last));
-            if count > 0 {
-                let sum = interval.losses.entry(loss::NAMES[reason].to_owned()).or_default();
-                *sum = sum.saturating_add(count);
-            }
-        }
-        let mut counts = difference::of_cpu(&last, row);
-        // A CPU that is offline is not flushed; the time until the flush after it is of no interval.
-        let flushed = row.count.flushed_ns != last.count.flushed_ns;
-        let was_offline = self.offline.remove(&row.cpu);
-        if !flushed && !is_first {
-            self.offline.insert(row.cpu);
-        }
-        counts.time = counts.time.filter(|_| flushed && !was_offline);
-        interval.cpus.insert(row.cpu, counts);
     }
 
     fn lose(&mut self, reason: &str, total: u64, interval: &mut Interval) {

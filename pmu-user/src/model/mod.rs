@@ -1,5 +1,6 @@
 //! From drains to intervals: pure arithmetic on what was read. Nothing here opens, reads or waits for anything.
 
+mod cpu_counts;
 mod cpu_time;
 mod culprit;
 mod difference;
@@ -22,13 +23,14 @@ pub mod slice;
 mod tree;
 
 pub use self::{
+    cpu_counts::{CpuCounts, CpuEvent},
     cpu_time::CpuTime,
     culprit::CulpritIndex,
     difference::OwnCost,
     fold::{BOUNDS, Bounds, is_kernel, is_rest},
     followed::FollowedPaths,
     interrupt::{HandlerRuns, Interrupted, SpareInterrupts},
-    interval::{Counts, CpuCounts, CpuEvent, HotKey, Interval, OFF_CPU, OwnerEvent, StackKey},
+    interval::{Counts, HotKey, Interval, OFF_CPU, OwnerEvent, StackKey},
     ledger::Ledger,
     names::NamedCode,
     owner::OwnerIndex,

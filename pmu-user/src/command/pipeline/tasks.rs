@@ -102,7 +102,7 @@ impl<'a> TasksPart<'a> {
 
     /// Takes a drain of which nothing is reported: with it counts begin.
     pub(super) fn skip(&mut self, drain: &TasksDrain) {
-        self.ledger.advance(drain);
+        self.ledger.skip(drain);
         self.keep_within_bounds();
         self.ticks = drain.ticks;
         self.reported_ticks = drain.ticks;

@@ -117,7 +117,7 @@ impl<'a> Run<'a> {
     /// Takes a drain of which nothing is compared.
     fn begin(&mut self, drain: Drain) {
         if let Some(drain) = &drain.tasks {
-            self.ledger.advance(drain);
+            self.ledger.skip(drain);
         }
         if let (Some((_, ledger, _)), Some(drain)) = (&mut self.io, drain.io) {
             ledger.advance(drain);

@@ -30,10 +30,15 @@ const RECORDINGS: [&str; 9] =
 
 const ENOUGH: Bounds = Bounds { time_ns: u64::MAX, bytes: u64::MAX };
 
-/// A recording, as it would be of today's run: older ones say once where an address lies, and hold samples by address.
+/// A recording, as it would be of today's run: older ones say once where an address lies, hold samples by address, and do not say when
+/// counting began by the clock of processes.
 fn recording(name: &str) -> Recording {
     let recordings = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/recordings");
     let mut recording = Recording::read(&recordings.join(name).with_extension("pmbpf")).unwrap();
+    for tasks in recording.header.tasks.iter_mut().filter(|tasks| tasks.started_boot_ns == 0) {
+        // The machines that were recorded had not been suspended.
+        tasks.started_boot_ns = tasks.started_ns;
+    }
     for tasks in recording.drains.iter_mut().filter_map(|drain| drain.tasks.as_mut()) {
         tasks.places.clear();
         tasks.hot.clear();

@@ -1,0 +1,99 @@
+//! What CPUs counted between two moments.
+
+use pmu_common::gap::CLASSES;
+
+use super::{
+    CpuTime, Ran,
+    interval::{add, merge_by_event},
+};
+use crate::machine::cpu::Times;
+
+/// What an event did on one CPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuEvent {
+    /// Samples seen.
+    pub samples: u64,
+    /// Those that hit the idle task.
+    pub idle_samples: u64,
+    /// What its counter did, if it was read.
+    pub ran: Option<Ran>,
+}
+
+/// What happened on one CPU, whoever did it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CpuCounts {
+    /// Switch events seen.
+    pub switches: u64,
+    /// Those whose predecessor never arrived.
+    pub switches_missing: u64,
+    /// Where the kernel says the time went, if the interval is a whole run.
+    pub times: Option<Times>,
+    /// Ticks seen.
+    pub ticks: u64,
+    /// Late ticks by class.
+    pub late_ticks: [u64; CLASSES],
+    /// Tick instants in those spans, by class.
+    pub blind_ticks: [u64; CLASSES],
+    /// Ticks that found user code.
+    pub user_ticks: u64,
+    /// Ticks that found the kernel's code, in a task that is not the idle one.
+    pub kernel_ticks: u64,
+    /// Late ticks that found user code, those that the hypervisor explains excepted.
+    pub delayed_ticks: u64,
+    /// Tick instants in those spans.
+    pub delayed_instants: u64,
+    /// How long spans of the class masked were ([`pmu_common::gap::lateness`]); 0 in older recordings.
+    pub lateness: i64,
+    /// Late ticks of the class masked that came right where the kernel lets interrupts in.
+    pub enable_ticks: u64,
+    /// Ticks on time that came there; 0 in older recordings.
+    pub enable_ticks_on_time: u64,
+    /// Tick instants in the spans of those that came late there; 0 in older recordings.
+    pub enable_instants: u64,
+    /// How long those spans were, likewise.
+    pub enable_lateness: i64,
+    /// The sampling events.
+    pub events: Vec<CpuEvent>,
+    /// Silences between samples that only a late timer explains.
+    pub silences: u64,
+    /// Their time beyond the period.
+    pub silent_ns: u64,
+    /// Samples that the kernel did not deliver although the timer was on time.
+    pub withheld: u64,
+    /// Time without the events that were opened on it, in ns: it was offline, or came back unnoticed.
+    pub uncovered_ns: u64,
+    /// Where the time went by the scheduler's clock; `None` in the first drain and in older recordings.
+    pub time: Option<CpuTime>,
+}
+
+impl CpuCounts {
+    /// Adds another CPU, or the same one in another interval.
+    pub fn merge(&mut self, other: &Self) {
+        add!(self, other: switches, switches_missing);
+        self.times = either(self.times, other.times, Times::plus);
+        add!(self, other: ticks);
+        for class in 0..CLASSES {
+            self.late_ticks[class] = self.late_ticks[class].saturating_add(other.late_ticks[class]);
+            self.blind_ticks[class] = self.blind_ticks[class].saturating_add(other.blind_ticks[class]);
+        }
+        add!(self, other: user_ticks, kernel_ticks, delayed_ticks, delayed_instants, lateness, enable_ticks);
+        add!(self, other: enable_ticks_on_time, enable_instants, enable_lateness);
+        merge_by_event(&mut self.events, &other.events, |sum, event| {
+            sum.samples = sum.samples.saturating_add(event.samples);
+            sum.idle_samples = sum.idle_samples.saturating_add(event.idle_samples);
+            if let Some(ran) = &event.ran {
+                sum.ran.get_or_insert_default().merge(ran);
+            }
+        });
+        add!(self, other: silences, silent_ns, withheld, uncovered_ns);
+        self.time = either(self.time, other.time, CpuTime::plus);
+    }
+}
+
+/// Their sum, or whichever of the two there is.
+fn either<T: Copy>(one: Option<T>, other: Option<T>, plus: impl Fn(&T, &T) -> T) -> Option<T> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(plus(&one, &other)),
+        (one, other) => one.or(other),
+    }
+}
