@@ -4,7 +4,7 @@ use pmu_common::gap::CLASSES;
 
 use super::{
     CpuTime, Ran,
-    interval::{add, merge_by_event},
+    sum::{add, merge_by_event},
 };
 use crate::machine::cpu::Times;
 

@@ -14,17 +14,12 @@ use super::{
     pressure::{self, Stalling},
     rare::{self, Rarely},
     slice::condense,
+    sum::{add, merge_by_event},
 };
 use crate::{
     drain::{At, GapRow, Handler, Owner, Shed, Work, reading::SliceRow, unwinding::Unwinding},
     machine::{cpu::Cpu, throttling::Throttling},
 };
-
-/// Adds the other's fields to those of the first, as far as they go.
-macro_rules! add {
-    ($sum:ident, $other:ident: $($field:ident),*) => { $($sum.$field = $sum.$field.saturating_add($other.$field);)* };
-}
-pub(super) use add;
 
 /// Samples of one event that hit an owner.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -128,14 +123,6 @@ impl Counts {
     pub fn event(&self, event: usize) -> OwnerEvent {
         self.events.get(event).copied().unwrap_or_default()
     }
-}
-
-/// Merges what is listed by event.
-pub(super) fn merge_by_event<T: Clone + Default>(into: &mut Vec<T>, other: &[T], merge: impl Fn(&mut T, &T)) {
-    if into.len() < other.len() {
-        into.resize(other.len(), T::default());
-    }
-    into.iter_mut().zip(other).for_each(|(sum, one)| merge(sum, one));
 }
 
 /// Samples of one event that hit one instruction.

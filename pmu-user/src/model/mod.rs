@@ -20,6 +20,7 @@ pub mod pressure;
 pub mod rare;
 mod samples;
 pub mod slice;
+mod sum;
 mod tree;
 
 pub use self::{
