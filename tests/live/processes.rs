@@ -288,7 +288,7 @@ fn processes_of_a_name_or_of_an_executable_are_one_owner() {
 #[test]
 fn a_thread_is_called_what_it_was_called_last() {
     let burn = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done";
-    let command = format!("echo job-A >/proc/self/comm; {burn}; echo job-B >/proc/self/comm; {burn}; :");
+    let command = format!("printf job-A >/proc/self/comm; {burn}; printf job-B >/proc/self/comm; {burn}; :");
     for by in ["thread", "comm"] {
         let output = output(&["--by", by, "--", "sh", "-c", &command]);
         let rows = Rows::parse(&output.stderr);
