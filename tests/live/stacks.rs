@@ -1,7 +1,8 @@
 //! Where stacks lack frames, they say so: too deep, a return address in no mapping, a caller that frame pointers pass over.
 
-use std::fs;
+use std::{fs, io::Read as _};
 
+use flate2::read::MultiGzDecoder;
 use serde_json::Value;
 
 use crate::{
@@ -87,7 +88,13 @@ fn a_return_address_in_no_mapping_is_not_a_frame_in_any_format() {
         let file = Scratch::new(format);
         let export = ["export", "--to", format, "-o", file.as_str(), recording.as_str()];
         assert!(pmbpf().args(export).status().unwrap().success(), "{format}");
-        all.push((format, String::from_utf8_lossy(&fs::read(&file.0).unwrap()).into_owned()));
+        let mut bytes = fs::read(&file.0).unwrap();
+        if format == "pprof" {
+            let mut unpacked = Vec::new();
+            MultiGzDecoder::new(&bytes[..]).read_to_end(&mut unpacked).unwrap();
+            bytes = unpacked;
+        }
+        all.push((format, String::from_utf8_lossy(&bytes).into_owned()));
     }
     for (format, shown) in all {
         assert!(shown.contains("(callers not known)"), "{format} has no mark");

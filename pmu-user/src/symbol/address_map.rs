@@ -75,6 +75,8 @@ pub(super) struct AddressMap {
     regions: BTreeMap<u64, Region>,
     bytes: usize,
     bytes_max: usize,
+    /// No mapping was left out for want of room.
+    pub(super) is_whole: bool,
     /// Where its bytes are counted as long as it lives.
     sum: Option<Arc<AtomicUsize>>,
 }
@@ -87,8 +89,9 @@ impl Drop for AddressMap {
 
 impl Clone for AddressMap {
     fn clone(&self) -> Self {
-        let Self { of, bytes, bytes_max, .. } = *self;
-        let copy = Self { of, regions: self.regions.clone(), bytes, bytes_max, sum: self.sum.clone() };
+        let Self { of, bytes, bytes_max, is_whole, .. } = *self;
+        let (regions, sum) = (self.regions.clone(), self.sum.clone());
+        let copy = Self { of, regions, bytes, bytes_max, is_whole, sum };
         copy.count(|sum, bytes| sum.fetch_add(bytes, Ordering::Relaxed));
         copy
     }
@@ -101,7 +104,7 @@ impl AddressMap {
     }
 
     const fn with_room(of: u32, bytes_max: usize) -> Self {
-        Self { of, regions: BTreeMap::new(), bytes: 0, bytes_max, sum: None }
+        Self { of, regions: BTreeMap::new(), bytes: 0, bytes_max, is_whole: true, sum: None }
     }
 
     /// Reads a live process. It is an error if it is gone or must not be read.
@@ -174,6 +177,7 @@ impl AddressMap {
 
     fn put(&mut self, region: Region) {
         if self.bytes + region.bytes() > self.bytes_max {
+            self.is_whole = false;
             return;
         }
         self.add_bytes(region.bytes());

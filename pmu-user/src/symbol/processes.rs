@@ -55,6 +55,10 @@ struct Process {
     is_settled: bool,
     /// Something of it was not told: its map may be another by now.
     is_doubtful: bool,
+    /// The kernel has reported every mapping since its program began.
+    is_reported: bool,
+    /// Its address map cannot be read any more.
+    is_gone: bool,
     /// Samples hit it: its files are wanted. So many have been asked for.
     files_ahead: Option<usize>,
     /// It forked: its map is that of then, or later. It may have been sampled before its libraries were mapped.
@@ -64,6 +68,13 @@ struct Process {
     /// Addresses that were located since anything was replaced, and where.
     located: HashMap<u64, At>,
     vain: Vain,
+}
+
+impl Process {
+    /// Are all of its mappings known, also where its address map cannot be read any more?
+    fn knows_all_mappings(&self) -> bool {
+        self.is_reported && !self.is_doubtful && self.maps.told.as_ref().is_some_and(|told| told.is_whole)
+    }
 }
 
 /// Processes met so far.
@@ -119,6 +130,7 @@ impl Processes {
             read_ns: from.read_ns,
             is_settled: are_told && from.is_settled,
             is_doubtful: from.is_doubtful,
+            is_reported: from.is_reported,
             parent: Some((parent, from.program)),
             ..Process::default()
         };
@@ -152,7 +164,10 @@ impl Processes {
         let mut history = self.end_program(tgid, at_ns);
         // Also where nothing was known of it.
         history.change(at_ns);
-        self.begin(tgid, Process { begun_ns: at_ns, is_settled, parent, history, ..Process::default() });
+        let is_reported = is_settled;
+        let process =
+            Process { begun_ns: at_ns, is_settled, is_reported, parent, history, ..Process::default() };
+        self.begin(tgid, process);
     }
 
     /// A process has mapped something. Returns it if it is a file that is wanted before a sample hits it.
@@ -316,6 +331,9 @@ impl Processes {
         match process.maps.find(address) {
             Some((of, region)) if region.since_ns <= at_ns => return Ok((of, region.clone())),
             Some(_) => return Err(NotFound::Unknown(LATER)),
+            None if process.is_gone && process.knows_all_mappings() => {
+                return Err(NotFound::Unknown(UNMAPPED));
+            }
             None if process.vain.waits() => return Err(NotFound::Unmapped),
             None => {}
         }
@@ -324,6 +342,11 @@ impl Processes {
             // All that was told of is in there.
             process.maps = Maps { told: None, read: Some(Rc::new(map.counted(&sum))) };
             process.read_ns = monotonic_ns();
+        } else {
+            process.is_gone = true;
+            if process.knows_all_mappings() {
+                return Err(NotFound::Unknown(UNMAPPED));
+            }
         }
         let found = process.maps.find(address).map(|(of, region)| (of, region.clone()));
         match found {

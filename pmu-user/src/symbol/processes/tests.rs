@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use super::{
     AddressMap, At, FILES_AHEAD_MAX, LOCATED_MAX, MAP_BYTES_MAX, NotFound, Ordering, PROCESSES_MAX,
-    Processes, Region, vain::LEAST,
+    Processes, Region, UNMAPPED, vain::LEAST,
 };
 use crate::perf::side_band::Mapping;
 
@@ -199,6 +199,22 @@ fn told_of() -> Host {
     let mut host = Host::with([]);
     host.processes.are_told = true;
     host
+}
+
+#[test]
+fn an_address_in_no_mapping_of_a_process_that_is_gone_is_in_none() {
+    let why = |host: &mut Host| match host.processes.find(2, 0x9000, LATE, |_| None) {
+        Err(NotFound::Unknown(why)) => Some(why),
+        _ => None,
+    };
+    let mut host = told_of();
+    host.processes.map(2, told(0x1000, 0x2000, "library"));
+    assert_eq!(why(&mut host), None, "it began before the kernel was heard");
+    host.processes.execute(2, 1);
+    host.processes.map(2, told(0x1000, 0x2000, "program"));
+    assert_eq!(why(&mut host), Some(UNMAPPED));
+    host.processes.distrust();
+    assert_eq!(why(&mut host), None, "records were lost");
 }
 
 #[test]

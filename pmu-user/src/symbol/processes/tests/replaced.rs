@@ -47,7 +47,10 @@ fn a_program_of_another_address_is_found_after_the_process_executes_the_next() {
     let mut find = |address, at_ns| host.processes.find(2, address, at_ns, |_| None);
     assert!(find(0x1000, 15).is_ok() && find(0x5000, 25).is_ok() && find(0x9000, 35).is_ok());
     assert!(matches!(find(0x5000, 15), Err(NotFound::Unknown(UNMAPPED))));
-    assert!(matches!(find(0x5000, 35), Err(NotFound::Unmapped)));
+    assert!(
+        matches!(find(0x5000, 35), Err(NotFound::Unknown(UNMAPPED))),
+        "gone, and all that it mapped was reported"
+    );
 }
 
 #[test]
