@@ -49,15 +49,17 @@ fn page(recording: &Path, folder: &Path, name: &str) -> PathBuf {
     page
 }
 
-/// Opens pages and uses them.
-fn check(pages: &[PathBuf], arguments: &[&str], shots: &Path) {
+/// Opens pages and uses them. Returns what was seen there.
+fn check(pages: &[PathBuf], arguments: &[&str], shots: &Path) -> String {
     let mut node = Command::new("node");
     node.arg(tests().join("browser/check.mjs")).args(pages).args(arguments).arg("--shots").arg(shots);
     // `cargo xtask nightly` looks at every width in both themes.
     node.args(std::env::var_os("PMBPF_ROUNDS").map(|_| "--all"));
     let output = node.output().unwrap();
-    print!("{}", str::from_utf8(&output.stdout).unwrap_or_default());
-    assert!(output.status.success(), "{}", str::from_utf8(&output.stderr).unwrap_or_default());
+    let [seen, errors] =
+        [&output.stdout, &output.stderr].map(|said| str::from_utf8(said).unwrap_or_default());
+    assert!(output.status.success(), "{seen}{errors}");
+    seen.to_owned()
 }
 
 fn made(made: &Made, folder: &Path) -> PathBuf {
@@ -71,7 +73,7 @@ fn pages_ask_for_nothing_and_say_what_the_rows_say() {
     let folder = folder("recordings");
     let pages = ["masked", "topdown", "events", "io", "boxes", "counts", "off_cpu_stacks"];
     let pages = pages.map(|name| page(&recording(name), &folder, name));
-    check(&pages, &[], &folder);
+    print!("{}", check(&pages, &[], &folder));
 }
 
 #[test]
@@ -86,7 +88,7 @@ fn a_comparison_says_what_its_rows_say() {
     };
     let pages = [compared(&a, &b, "made"), compared(&recording("masked"), &recording("events"), "code")];
     assert!(fs::read_to_string(&pages[0]).unwrap().contains("More than chance, b against a"));
-    check(&pages, &[], &folder);
+    print!("{}", check(&pages, &[], &folder));
 }
 
 /// Names that are markup, script, an escape for a terminal, text that runs backwards, and one that is very long.
@@ -106,7 +108,7 @@ fn hostile(slot: u64) -> String {
 fn hostile_names_are_text() {
     let folder = folder("hostile");
     let recording = made(&Made { cgroups: 6, ticks: 20, path: hostile, percent: 100 }, &folder);
-    check(&[page(&recording, &folder, "hostile")], &[], &folder);
+    print!("{}", check(&[page(&recording, &folder, "hostile")], &[], &folder));
 }
 
 #[test]
@@ -114,7 +116,7 @@ fn ten_thousand_owners_open() {
     let folder = folder("many");
     let recording = made(&Made { cgroups: 10_000, ticks: 5, path: pod, percent: 100 }, &folder);
     // The time is printed, not asserted; that it cannot be long is: there are few elements, however many the owners.
-    check(&[page(&recording, &folder, "many")], &["--elements", "12000", "--first"], &folder);
+    print!("{}", check(&[page(&recording, &folder, "many")], &["--elements", "12000", "--first"], &folder));
 }
 
 /// Of more ticks than a page has intervals; an hour of 500 cgroups if that is asked for.
@@ -122,5 +124,5 @@ fn ten_thousand_owners_open() {
 fn a_long_run_opens() {
     let folder = folder("long");
     let recording = made(&asked(60, 600), &folder);
-    check(&[page(&recording, &folder, "long")], &["--elements", "12000", "--first"], &folder);
+    print!("{}", check(&[page(&recording, &folder, "long")], &["--elements", "12000", "--first"], &folder));
 }

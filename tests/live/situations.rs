@@ -137,7 +137,7 @@ fn a_limit_that_slows_tasks_down_for_memory_is_the_cause() {
     staged(3, |chance, seed| {
         let limit = between(chance, 8, 24);
         let file = Scratch(Path::new("/var/tmp").join(format!("pmbpf-test-pressure-{}", std::process::id())));
-        fs::write(&file.0, vec![1_u8; 4 * limit << 20]).unwrap();
+        fs::write(&file.0, vec![1_u8; (4 * limit) << 20]).unwrap();
         let command = format!("timeout 3 sh -c 'while :; do cat {} > /dev/null; done'", file.as_str());
         let (group, found) = of_memory("memory.high", limit, &command);
         let wanted = ["memory_high", "memory_pressure"];

@@ -20,7 +20,7 @@ use super::{
     off_cpu::Waits,
     owner::OwnerIndex,
     pressure::Pressures,
-    rare::{self, RareReadings},
+    rare::RareReadings,
     samples::{WeightedSamples, Weights},
     slice::sums,
     tree::Tree,
@@ -228,20 +228,7 @@ impl Ledger {
     pub fn advance(&mut self, drain: &TasksDrain) -> Interval {
         let mut interval =
             Interval { from_ns: self.at_ns, to_ns: drain.at_ns.max(self.at_ns), ..Interval::default() };
-        for owner in &drain.above {
-            if let Owner::Cgroup { id, path, .. } = owner {
-                self.meet_inner(*id, path);
-                self.meet_above(path);
-            }
-        }
-        for row in &drain.owners {
-            let exits = self.exits(row);
-            let index = self.meet(row);
-            if row.ended_ns.is_some() && matches!(row.owner, Owner::Cgroup { .. }) {
-                interval.ended.insert(index);
-            }
-            rare::add(&mut interval.rare, index, &exits);
-        }
+        self.meet_all(drain, &mut interval);
         let before = std::mem::replace(&mut self.samples_until_ns, drain.samples_until_ns);
         // What came before the first drain is not in its rows.
         interval.sampled_ns =

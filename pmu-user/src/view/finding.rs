@@ -29,12 +29,7 @@ pub(super) fn says(finding: &Finding) -> String {
         Cause::Masked | Cause::MaskedSpan => masked(finding, &whose, &value, &names),
         Cause::PacketDrops | Cause::Retransmits | Cause::ListenDrops => of_network(finding, &whose, &value),
         Cause::FaultStorm | Cause::MigrationStorm => storm(finding, &whose, &value),
-        Cause::Convoy => format!(
-            "{whose}: threads waited for locks {value} of the time that they had work: {} in all, {} waits of {}",
-            rests_on("lock_wait.time"),
-            rests_on("lock_wait.count"),
-            rests_on("lock_wait.mean")
-        ),
+        Cause::Convoy => convoy(finding, &whose, &value),
         Cause::Interrupted => format!(
             "interrupt handlers had the CPU {value} of the time that {whose} ran ({}); of all CPUs, most was {}",
             rests_on("interrupts.time"),
@@ -143,6 +138,17 @@ fn stood_still(finding: &Finding, whose: &str, value: &str) -> String {
         _ => (format!("all tasks of {of} that were not idle"), "I/O"),
     };
     format!("{tasks} stood still for {what} {value} of the time ({})", evidence(finding, "stalled_time"))
+}
+
+/// Threads that waited for locks.
+fn convoy(finding: &Finding, whose: &str, value: &str) -> String {
+    let rests_on = |metric: &str| evidence(finding, metric);
+    format!(
+        "{whose}: threads waited for locks {value} of the time that they had work: {} in all, {} waits of {}",
+        rests_on("lock_wait.time"),
+        rests_on("lock_wait.count"),
+        rests_on("lock_wait.mean")
+    )
 }
 
 /// Interrupts that were masked, in sum or at a stretch.

@@ -24,7 +24,7 @@ pub(super) fn is_attachable(kind: u32, name_on: &[u8]) -> bool {
     // All begin so; most names do not.
     matches!(name_on.first(), Some(b'b' | b't' | b'_'))
         && ([TRACEPOINT, ITERATOR].into_iter().any(is_one)
-            || kind == KIND_FUNC && FUNCTIONS.iter().any(|name| is_function(&name)))
+            || kind == KIND_FUNC && FUNCTIONS.iter().any(is_function))
 }
 
 impl Btf {

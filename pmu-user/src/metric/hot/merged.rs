@@ -143,6 +143,13 @@ pub(in crate::metric) struct TargetStack<'a> {
     pub(in crate::metric) owners: BTreeSet<&'a Owner>,
 }
 
+/// Samples that have one stack, and whose they are.
+#[derive(Default)]
+struct Held<'a> {
+    tally: WeightedSamples,
+    owners: BTreeSet<&'a Owner>,
+}
+
 /// The stack that most samples of the first event have.
 pub(in crate::metric) fn hottest<'a>(
     stacks: &'a [HotStack],
@@ -150,18 +157,18 @@ pub(in crate::metric) fn hottest<'a>(
     shown: impl Fn(&'a Owner) -> &'a Owner,
 ) -> Option<TargetStack<'a>> {
     let mut all = WeightedSamples::default();
-    let mut sums: BTreeMap<(&[Frame], usize), (WeightedSamples, BTreeSet<&Owner>)> = BTreeMap::new();
+    let mut sums: BTreeMap<(&[Frame], usize), Held<'_>> = BTreeMap::new();
     for stack in stacks {
         let tally = of(&stack.tallies, 0);
         all.merge(&tally);
         if tally.samples > 0 && !stack.frames.contains(&Frame::Rest) {
-            let (sum, owners) = sums.entry((&stack.frames, stack.kernel)).or_default();
-            sum.merge(&tally);
-            owners.insert(shown(&stack.owner));
+            let held = sums.entry((&stack.frames, stack.kernel)).or_default();
+            held.tally.merge(&tally);
+            held.owners.insert(shown(&stack.owner));
         }
     }
     let most =
-        sums.into_iter().max_by(|(_, (few, _)), (_, (many, _))| few.weighted.total_cmp(&many.weighted));
-    let ((frames, kernel), (tally, owners)) = most?;
+        sums.into_iter().max_by(|(_, few), (_, many)| few.tally.weighted.total_cmp(&many.tally.weighted));
+    let ((frames, kernel), Held { tally, owners }) = most?;
     Some(TargetStack { frames, kernel, samples: tally.samples, share: share(&tally, &all), owners })
 }

@@ -5,11 +5,12 @@ use std::collections::HashMap;
 
 use super::{Ledger, OTHER};
 use crate::{
-    drain::{Owner, OwnerRow, SlotId},
+    drain::{Owner, OwnerRow, SlotId, TasksDrain},
     machine::cgroup::ancestors,
     model::{
-        OwnerIndex,
+        Interval, OwnerIndex,
         fold::{BOUNDS, Bounds},
+        rare,
     },
     untrusted::Untrusted,
 };
@@ -108,6 +109,24 @@ impl Ledger {
 }
 
 impl Ledger {
+    /// Owners of a drain, and the cgroups above them; and who of them has ended.
+    pub(super) fn meet_all(&mut self, drain: &TasksDrain, interval: &mut Interval) {
+        for owner in &drain.above {
+            if let Owner::Cgroup { id, path, .. } = owner {
+                self.meet_inner(*id, path);
+                self.meet_above(path);
+            }
+        }
+        for row in &drain.owners {
+            let exits = self.exits(row);
+            let index = self.meet(row);
+            if row.ended_ns.is_some() && matches!(row.owner, Owner::Cgroup { .. }) {
+                interval.ended.insert(index);
+            }
+            rare::add(&mut interval.rare, index, &exits);
+        }
+    }
+
     /// Whoever counts in a slot from now on.
     pub(super) fn meet(&mut self, row: &OwnerRow) -> OwnerIndex {
         let index = match self.known.get(&row.owner) {

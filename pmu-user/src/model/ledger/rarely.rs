@@ -2,10 +2,10 @@
 
 use pmu_common::owner::Rare;
 
-use super::{Ledger, rare};
+use super::Ledger;
 use crate::{
     drain::{Owner, OwnerRow, TasksDrain},
-    model::Interval,
+    model::{Interval, rare},
 };
 
 impl Ledger {

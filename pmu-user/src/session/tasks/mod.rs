@@ -228,12 +228,7 @@ impl TasksSession {
         };
         self.targets.see(&drain);
         // Before slots are used again.
-        let samples = Samples {
-            hot: self.hot_rows(),
-            stacks: self.ring_reader.take_stacks(&self.owners),
-            off_cpu: self.ring_reader.off_cpu.take(),
-            kernel: drain.gaps.iter().flat_map(|gap| gap.stack.iter().copied()).collect(),
-        };
+        let samples = self.take_samples(&drain);
         self.free_slots(now_ns)?;
         drain.located = self.symbols.locate(samples);
         drain.located.unwinding.append(std::mem::take(&mut self.ring_reader.unwinding));
@@ -247,6 +242,16 @@ impl TasksSession {
         drain.shed = self.budget.as_ref().map_or_else(Vec::new, Budget::shed);
         self.keep_to_budget(&drain);
         Ok(drain)
+    }
+
+    /// Takes the samples since the last drain, and the kernel's code that the gaps of this one ended in.
+    fn take_samples(&mut self, drain: &TasksDrain) -> Samples {
+        Samples {
+            hot: self.hot_rows(),
+            stacks: self.ring_reader.take_stacks(&self.owners),
+            off_cpu: self.ring_reader.off_cpu.take(),
+            kernel: drain.gaps.iter().flat_map(|gap| gap.stack.iter().copied()).collect(),
+        }
     }
 
     /// Offers slots again whose owners have ended, and which have been read.

@@ -211,10 +211,9 @@ mod tests {
             let bytes = table(version);
             let table = Table::parse(&bytes, true).unwrap();
             assert_eq!((table.version, table.count), (version, 2));
-            let name = |address| table.name(address).map(|name| String::from_utf8_lossy(name).into_owned());
-            let names = [0xfff, 0x1000, 0x100f, 0x1010, 0x1017, 0x1018].map(name);
-            let [a, b] = ["a", "b"].map(|name| Some(name.to_owned()));
-            assert_eq!(names, [None, a.clone(), a, b.clone(), b, None], "{version:?}");
+            let names = [0xfff, 0x1000, 0x100f, 0x1010, 0x1017, 0x1018].map(|address| table.name(address));
+            let [a, b] = [&b"a"[..], b"b"].map(Some);
+            assert_eq!(names, [None, a, a, b, b, None], "{version:?}");
         }
     }
 

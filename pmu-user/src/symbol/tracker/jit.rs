@@ -178,7 +178,7 @@ mod tests {
         for other in
             [&b"/tmp/jit-.dump"[..], b"/tmp/jit-12x.dump", b"/tmp/jit-12.dump2", b"/tmp/ajit-12.dump", b""]
         {
-            assert!(!is_jit_dump(other), "{}", String::from_utf8_lossy(other));
+            assert!(!is_jit_dump(other), "{}", other.escape_ascii());
         }
     }
 }

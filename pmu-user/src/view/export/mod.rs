@@ -189,6 +189,12 @@ pub(super) struct Lined<'a> {
 /// A frame of a stack, and its line.
 pub(super) type LinedFrame<'a> = (&'a Frame, Option<&'a Arc<Line>>);
 
+/// What tells one instruction from others: whether it is the kernel's, and its frames with their lines.
+type Instruction = (bool, Vec<(Frame, Option<Arc<Line>>)>);
+
+/// The first event that tallies are of, and what of a tally is its value.
+type Valued = (usize, fn(&WeightedSamples) -> u64);
+
 impl<'a> Lined<'a> {
     /// Frames, innermost first, each with its line; in one list those of one instruction, which are inlined in the last of them; and
     /// whether it is the kernel's.
@@ -217,13 +223,13 @@ impl<'a> Stacks<'a> {
         if takes_off_cpu_stacks(header) {
             events.push((OFF_CPU_TIME.to_owned(), "nanoseconds"));
         }
-        let values = |tallies: &[WeightedSamples], (first, value): (usize, fn(&WeightedSamples) -> u64)| {
+        let values = |tallies: &[WeightedSamples], (first, value): Valued| {
             let mut values = vec![0; events.len()];
             values.iter_mut().skip(first).zip(tallies).for_each(|(of, tally)| *of = value(tally));
             values
         };
-        let (of_samples, of_time): ((_, fn(&WeightedSamples) -> u64), (_, fn(&WeightedSamples) -> u64)) =
-            ((0, |tally| tally.samples), (samplers, |tally| tally.weighted as u64));
+        let of_samples: Valued = (0, |tally| tally.samples);
+        let of_time: Valued = (samplers, |tally| tally.weighted as u64);
         let samples = tasks.map_or(&[][..], |tasks| &tasks.stacks).iter().map(|stack| (stack, of_samples));
         let stacks = samples.chain(off_cpu.iter().map(|stack| (stack, of_time)));
         let (mut rows, mut lined) = (Vec::new(), Vec::new());

@@ -12,7 +12,7 @@ use flate2::{Compression, write::GzEncoder};
 use prost::Message as _;
 
 use self::message::{Function, Label, Line, Location, Mapping, Profile, Sample, ValueType};
-use super::{Export, Lined, LinedFrame, Stacks, events, once::Once, signed, words};
+use super::{Export, Instruction, Lined, LinedFrame, Stacks, events, once::Once, signed, words};
 use crate::{
     drain::{self, Header, Id, Owner},
     metric::{Frame, Report, number::Attribution},
@@ -105,8 +105,7 @@ struct Builder {
     texts: Once<String, String>,
     mappings: Once<(String, String), Mapping>,
     functions: Once<(i64, i64), Function>,
-    /// By the frames of an instruction.
-    locations: Once<(bool, Vec<(Frame, Option<Arc<drain::Line>>)>), Location>,
+    locations: Once<Instruction, Location>,
 }
 
 impl Builder {

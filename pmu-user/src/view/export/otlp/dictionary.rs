@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    super::{Lined, LinedFrame, once::Once, words},
+    super::{Instruction, Lined, LinedFrame, once::Once, words},
     message::{Attribute, Dictionary, Function, Line, Link, Location, Mapping, Stack, ValueType},
 };
 use crate::{drain, metric::Frame, view::otlp::AnyValue};
@@ -20,8 +20,7 @@ pub(super) struct Tables {
     texts: Once<String, String>,
     mappings: Once<(i32, String), Mapping>,
     functions: Once<(i32, i32), Function>,
-    /// By the frames of an instruction.
-    locations: Once<(bool, Vec<(Frame, Option<Arc<drain::Line>>)>), Location>,
+    locations: Once<Instruction, Location>,
     attributes: Once<(i32, Told), Attribute>,
     stacks: Once<Vec<i32>, Stack>,
 }
