@@ -9,7 +9,7 @@ use pmu_common::{
 };
 
 use crate::{
-    access::{Access, Fields, Pointer, Probed},
+    access::{Access, Fields, Pointer},
     config::config,
     cpu::row,
     maps::{CONTROL, OFF_CPU},

@@ -4,7 +4,6 @@ use pmu_common::{
     config::{BY_CGROUP, BY_PROCESS, BY_THREAD, FILTER_PROCESSES, OFF_CPU_STACKS},
     count::{ANNOUNCED, SLOT_NONE, SLOT_OTHER, SLOT_UNRESOLVED, TaskState, WAITS_FOR_EXEC},
     owner::OwnerKey,
-    ring,
 };
 
 use crate::{

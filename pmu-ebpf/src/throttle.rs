@@ -14,6 +14,7 @@ use crate::{
 
 /// `tg_throttle_down(tg, rq)`, kernel/sched/fair.c: one limit more holds back what the group has on that CPU.
 #[fentry(function = "tg_throttle_down")]
+#[expect(clippy::needless_pass_by_value, reason = "the macro hands over the context")]
 pub(crate) fn throttle(context: FEntryContext) -> i32 {
     let _ = begin(opaque(context.arg(0)), opaque(context.arg(1)));
     0
@@ -21,6 +22,7 @@ pub(crate) fn throttle(context: FEntryContext) -> i32 {
 
 /// `tg_unthrottle_up(tg, rq)`: one limit less.
 #[fentry(function = "tg_unthrottle_up")]
+#[expect(clippy::needless_pass_by_value, reason = "the macro hands over the context")]
 pub(crate) fn unthrottle(context: FEntryContext) -> i32 {
     let _ = end(opaque(context.arg(0)), opaque(context.arg(1)));
     0
@@ -43,8 +45,10 @@ fn begin(group: u64, rq: u64) -> Option<()> {
     }
     // Any number but 0 says that there is something to look up: two CPUs at once may count one.
     let throttles = THROTTLES.get_ptr_mut(0)?;
-    // SAFETY: the lookup gave a live row, which is written by words.
-    unsafe { *throttles = (*throttles).wrapping_add(1) };
+    // SAFETY: the lookup gave a live row.
+    let before = unsafe { *throttles };
+    // SAFETY: as above; it is written by words.
+    unsafe { *throttles = before.wrapping_add(1) };
     Some(())
 }
 

@@ -54,26 +54,13 @@ pub(crate) fn take<A: Fields>(task: Pointer, state: &mut TaskState, wait_ns: u64
     if throttled_ns < wait_ns { throttled_ns } else { wait_ns }
 }
 
-/// Does a limit of CPU time keep `task` from running at this moment?
-#[inline(always)]
-pub(crate) fn is_throttled(task: Pointer) -> bool {
-    if !is_known() {
-        return false;
-    }
-    if takes_tasks() {
-        return is_taken::<Probed>(task);
-    }
-    let rq = Probed::pointer(task, config!(offsets.task_cfs_rq));
-    Probed::u32(rq, config!(offsets.cfs_rq_throttle_count)) != 0
-}
-
 /// Is it known when run queues are throttled?
 #[inline(always)]
-fn is_known() -> bool {
+pub(crate) fn is_known() -> bool {
     (config!(offsets.cfs_rq_throttled) != ABSENT || is_timed()) && config!(offsets.task_cfs_rq) != ABSENT
 }
 
-/// Do programs time it ([`crate::throttle`])?
+/// Do programs of types time it (`throttle.rs`)?
 #[inline(always)]
 fn is_timed() -> bool {
     config!(times_throttling) != 0
@@ -81,12 +68,13 @@ fn is_timed() -> bool {
 
 /// Does the kernel take single tasks off a run queue that is throttled?
 #[inline(always)]
-fn takes_tasks() -> bool {
+pub(crate) fn takes_tasks() -> bool {
     config!(offsets.task_throttled) != ABSENT
 }
 
+/// Has the kernel taken this task off its run queue?
 #[inline(always)]
-fn is_taken<A: Fields>(task: Pointer) -> bool {
+pub(crate) fn is_taken<A: Fields>(task: Pointer) -> bool {
     A::u8(task, config!(offsets.task_throttled)) != 0
 }
 

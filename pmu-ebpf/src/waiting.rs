@@ -25,7 +25,7 @@ pub(crate) fn seed<A: Access>(task: Pointer) {
         // SAFETY: the state is live while its task is; where it gets a CPU meanwhile, the next switch sets it right.
         let state = unsafe { &mut *state };
         begin::<A>(task, state, BEFORE_COUNTING);
-        if state.off_kind == RUN_QUEUE && throttling::is_throttled(task) {
+        if state.off_kind == RUN_QUEUE && is_throttled(task) {
             state.off_kind = THROTTLED;
         }
     }
@@ -48,8 +48,21 @@ pub(crate) fn add<A: Access>(task: Pointer) -> Option<()> {
     // SAFETY: the lookup gave a live row that only this program writes.
     let count = unsafe { &mut *WAITING.get_ptr_mut(slot)? };
     count.add(state.off_kind, wait.blocked_ns);
-    count.add(if throttling::is_throttled(task) { THROTTLED } else { RUN_QUEUE }, wait.ready_ns);
+    count.add(if is_throttled(task) { THROTTLED } else { RUN_QUEUE }, wait.ready_ns);
     Some(())
+}
+
+/// Does a limit of CPU time keep `task` from running at this moment?
+#[inline(always)]
+fn is_throttled(task: Pointer) -> bool {
+    if !throttling::is_known() {
+        return false;
+    }
+    if throttling::takes_tasks() {
+        return throttling::is_taken::<Probed>(task);
+    }
+    let rq = Probed::pointer(task, config!(offsets.task_cfs_rq));
+    Probed::u32(rq, config!(offsets.cfs_rq_throttle_count)) != 0
 }
 
 /// Slot of a task that has not run since counting began: of a whole host only what runs gets one.

@@ -22,6 +22,7 @@ const THROTTLED: u32 = 1 << 7;
 
 /// `__blk_throtl_bio(bio)`, block/blk-throttle.c; before Linux 5.19 `blk_throtl_bio(bio)`, which sees a bio that it held back once more.
 #[fentry(function = "__blk_throtl_bio")]
+#[expect(clippy::needless_pass_by_value, reason = "the macro hands over the context")]
 pub(crate) fn bio_limit(context: FEntryContext) -> i32 {
     let _ = check(opaque(context.arg(0)) as Pointer);
     0
@@ -38,8 +39,10 @@ fn check(bio: Pointer) -> Option<()> {
     let _ = HELD.insert(identity(bio), since(now_ns), 0);
     let limited = LIMITED.get_ptr_mut(0)?;
     // Any number but 0 says that there is something to look up: two CPUs at once may count one.
-    // SAFETY: the lookup gave a live row, which is written by words.
-    unsafe { *limited = (*limited).wrapping_add(1) };
+    // SAFETY: the lookup gave a live row.
+    let before = unsafe { *limited };
+    // SAFETY: as above; it is written by words.
+    unsafe { *limited = before.wrapping_add(1) };
     Some(())
 }
 
