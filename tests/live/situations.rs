@@ -170,8 +170,7 @@ fn a_noisy_neighbour_is_found_by_its_victim() {
         let spin = workload("spin", &["-g"]);
         let (victim, noisy) = (Cgroup::new("victim"), Cgroup::new("noisy"));
         let running = Running::start(&["--cgroup", &victim.path, "--cgroup", &noisy.path]);
-        // Before all others on that CPU, so that these are no neighbours.
-        let command = format!("chrt -r 10 taskset -c 1 timeout 2 {spin} 9");
+        let command = format!("taskset -c 1 sh -c 'timeout 2 {spin} 9; :'");
         let mut started = vec![victim.spawn(&command)];
         started.extend((0..count).map(|_| noisy.spawn(&command)));
         started.iter_mut().for_each(|one| drop(one.wait()));
