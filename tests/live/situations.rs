@@ -213,7 +213,10 @@ fn page_faults_are_the_cause() {
     });
 }
 
-#[test]
+// A mutex that is taken again before a waiter wakes up starves all others, and waits that last when a run ends are not counted: one run
+// in five or so had no convoy to find.
+nightly!(threads_that_wait_for_one_lock_are_the_cause);
+
 fn threads_that_wait_for_one_lock_are_the_cause() {
     staged(9, |chance, seed| {
         let (threads, held) = (between(chance, 6, 16), between(chance, 10_000, 60_000));
