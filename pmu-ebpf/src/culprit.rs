@@ -66,9 +66,9 @@ pub(crate) fn charge(cpu: u32, state: &TaskState, wait_ns: u64) {
 /// [`charge`] of a victim's slot, as a function of its own that takes numbers only: the verifier looks at it once, whatever leads to it
 /// (kernel/bpf/verifier.c, `do_check_subprogs`, since 5.6). On every path, and with [`charge_span`] in every step of the walk, it was
 /// what a start took longest for. Both keep little on the stack, which a program shares with what it calls.
-#[unsafe(no_mangle)]
-#[inline(never)]
-extern "C" fn charge_wait(cpu: u64, victim: u64, ready_cpu: u64, wait_ns: u64) -> u64 {
+// Part of `switch`: Linux 5.10 allows 512 bytes of stack for all calls together, 32 for each at least.
+#[inline(always)]
+fn charge_wait(cpu: u64, victim: u64, ready_cpu: u64, wait_ns: u64) -> u64 {
     let Some(culprits) = CULPRITS.get_ptr_mut(cpu as u32) else { return 0 };
     // SAFETY: the lookup gave a live row, and only this CPU writes it, with interrupts off.
     let begun = unsafe { (*culprits).begun };
