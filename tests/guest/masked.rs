@@ -119,13 +119,15 @@ impl Random {
 
 #[test]
 fn masked_time_is_in_its_interval_whatever_the_emulators_host_withholds() {
-    const RUNS: usize = 8;
+    // How much the host withholds depends on what else it runs: load there brings other floors.
+    let rounds: usize = std::env::var("PMBPF_ROUNDS").map_or(1, |rounds| rounds.parse().unwrap());
+    let runs = 8 * rounds;
     let (simulated, mut random) = (Simulated::load(&[]), Random(53));
     // User code is what the floor is known by.
     let _busy =
         [0, 1].map(|cpu| Started::new(&format!("exec taskset -c {cpu} {} 600", workload("spin", &["-g"]))));
     let (mut held, mut missing) = (0, 0);
-    for _ in 0..RUNS {
+    for _ in 0..runs {
         let running = Running::start(&["-F", "49", "--gap-min", "20ms"]);
         let begun = std::time::Instant::now();
         let mut truth_ns = 0.0;
@@ -145,11 +147,13 @@ fn masked_time_is_in_its_interval_whatever_the_emulators_host_withholds() {
             continue;
         };
         let (low, high) = (masked["low"].as_f64().unwrap(), masked["high"].as_f64().unwrap());
-        println!("{truth_ns:.0}: {value:.0}, {low:.0} to {high:.0}, {}", blind["floor"]);
-        held += usize::from((low..=high).contains(&truth_ns));
+        let holds = (low..=high).contains(&truth_ns);
+        println!("{truth_ns:.0}: {value:.0}, {low:.0} to {high:.0}, {}, {holds}", blind["floor"]);
+        held += usize::from(holds);
         let width = high - low;
         assert!((low - width..=high + width).contains(&truth_ns), "{truth_ns}: {blind}");
     }
+    println!("{held} of {runs} hold, {missing} are missing");
     // One interval in twenty misses what it is for: more than 2 of 8 do so once in 200 tests.
-    assert!(held + missing + 2 >= RUNS, "{held} of {RUNS} hold, {missing} are missing");
+    assert!(held + missing + 2 * rounds >= runs, "{held} of {runs} hold, {missing} are missing");
 }

@@ -307,7 +307,10 @@ fn is_served(container: &Container) {
     let info =
         last.keys().find(|key| key.starts_with("pmbpf_target_info{") && key.contains(&target)).unwrap();
     let name = &container.name;
-    assert!(info.contains("runtime=\"podman\"") && info.contains(&format!("container=\"{name}\"")), "{info}");
+    assert!(
+        info.contains("runtime=\"podman\"") && info.contains(&format!("container_name=\"{name}\"")),
+        "{info}"
+    );
 }
 
 /// Scripts that work for a while, and for ever.

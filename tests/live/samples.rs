@@ -121,8 +121,8 @@ fn names_that_a_recording_lacks_are_found_in_a_folder_and_nowhere_else() {
     let spin = workload("spin", &["-g"]);
     let started = Started::new(&format!("exec {spin} 60"));
     let mut child = pmbpf()
-        .args(["run", "--json", "-F", "499", "-I", "100ms", "-p", &started.pid().to_string()])
-        .args(["-o", recording.as_str()])
+        // With -I, names of each interval are recorded with it.
+        .args(["run", "--json", "-F", "499", "-p", &started.pid().to_string(), "-o", recording.as_str()])
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
