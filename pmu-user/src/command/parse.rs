@@ -1,6 +1,9 @@
 //! Values on the command line.
 
-use std::time::Duration;
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    time::Duration,
+};
 
 use crate::{
     machine::cpu::{Cpu, parse_list},
@@ -41,6 +44,26 @@ pub(super) fn interval(text: &str) -> Result<Duration, String> {
 /// Process or thread ids are positive.
 pub(super) fn id(text: &str) -> Result<u32, String> {
     text.parse().ok().filter(|&id| id > 0).ok_or_else(|| format!("`{text}` is no process or thread id"))
+}
+
+/// An address and port to listen at: `ADDRESS:PORT`, with the address in brackets or not, `localhost:PORT`, or `:PORT` of every address.
+pub(super) fn listen(text: &str) -> Result<SocketAddr, String> {
+    let wanted = || {
+        let of_v6 = text.parse::<Ipv6Addr>().is_ok();
+        let hint = if of_v6 { " (an IPv6 address stands in brackets, as [::1]:9477)" } else { "" };
+        format!("{text} is no ADDRESS:PORT, as 127.0.0.1:9477, [::1]:9477 or :9477{hint}")
+    };
+    let (address, port) = text.rsplit_once(':').ok_or_else(wanted)?;
+    let port: u16 = port.parse().map_err(|_| wanted())?;
+    let bare = address.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    let address: IpAddr = match bare.unwrap_or(address) {
+        "" if bare.is_none() => Ipv6Addr::UNSPECIFIED.into(),
+        "localhost" => Ipv4Addr::LOCALHOST.into(),
+        // Without brackets, an IPv6 address and a port can be read in two ways.
+        v6 if bare.is_none() && v6.contains(':') => return Err(wanted()),
+        address => address.parse().map_err(|_| wanted())?,
+    };
+    Ok(SocketAddr::new(address, port))
 }
 
 /// Names of configurations.
@@ -120,7 +143,33 @@ pub(super) fn budget(text: &str) -> Result<f64, String> {
 mod tests {
     use std::time::Duration;
 
-    use super::{budget, bytes, duration, gigabytes, id, interval, limits, percent};
+    use super::{budget, bytes, duration, gigabytes, id, interval, limits, listen, percent};
+
+    #[test]
+    fn an_address_may_stand_in_brackets() {
+        let at = |text: &str| listen(text).map(|address| address.to_string());
+        let is = |text: &str| Ok(text.to_owned());
+        assert_eq!(at("127.0.0.1:9477"), is("127.0.0.1:9477"));
+        assert_eq!(
+            (at("[fd00::1]:9477"), at("[10.0.0.7]:9477")),
+            (is("[fd00::1]:9477"), is("10.0.0.7:9477"))
+        );
+        assert_eq!((at(":9477"), at("localhost:0")), (is("[::]:9477"), is("127.0.0.1:0")));
+        for wrong in [
+            "::1:9477",
+            "fd00::1:9477",
+            "fd00::1",
+            "9477",
+            "web:9477",
+            "[]:9477",
+            "[::1]",
+            "10.0.0.7:65536",
+            "",
+        ] {
+            assert!(listen(wrong).unwrap_err().contains("ADDRESS:PORT"), "{wrong}");
+        }
+        assert!(listen("fd00::1:9477").unwrap_err().contains("brackets"));
+    }
 
     #[test]
     fn a_share_is_in_per_cent() {

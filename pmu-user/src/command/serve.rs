@@ -26,8 +26,9 @@ const ADDRESS: &str = "127.0.0.1:9477";
 #[derive(Debug, clap::Args)]
 #[command(after_help = examples::SERVE, group = ArgGroup::new("pushes").args(["otlp", "otlp_profiles"]).multiple(true))]
 pub(super) struct Args {
-    /// Listen at this address (repeatable); whoever reaches it sees names of containers and what they do
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = ADDRESS, help_heading = "Server")]
+    /// Listen at this address (repeatable); all who reach it see names of containers and what they do. An IPv6 address stands in
+    /// brackets; :PORT is every address of the host
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse::listen, default_value = ADDRESS, help_heading = "Server")]
     listen: Vec<SocketAddr>,
     /// Encrypt, and ask who is there, as this file says, which is one of node_exporter's; SIGHUP reads it again
     #[arg(long, value_name = "FILE", help_heading = "Server")]

@@ -4,7 +4,7 @@
 use std::{
     convert::Infallible,
     io,
-    net::{IpAddr, SocketAddr, TcpListener},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
     path::PathBuf,
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
@@ -82,7 +82,10 @@ impl Site {
 /// Sockets that listen at these addresses, each with where that is.
 pub(super) fn bind(addresses: &[SocketAddr]) -> anyhow::Result<Vec<(TcpListener, SocketAddr)>> {
     let bound = |address: &SocketAddr| {
-        let listener = TcpListener::bind(address)?;
+        let every = [*address, (Ipv4Addr::UNSPECIFIED, address.port()).into()];
+        // Every address of a host without IPv6 is one of IPv4.
+        let listener =
+            TcpListener::bind(&every[..if address.ip() == Ipv6Addr::UNSPECIFIED { 2 } else { 1 }])?;
         listener.set_nonblocking(true)?;
         let at = listener.local_addr()?;
         Ok((listener, at))

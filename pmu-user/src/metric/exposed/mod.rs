@@ -86,6 +86,9 @@ impl Exposed {
         };
         exposed.host.begin(&mut exposed.families, header);
         exposed.families.expect(&expected(header));
+        if header.tasks.is_some() {
+            exposed.families.of_counter(run_queue_wait());
+        }
         exposed
     }
 
@@ -192,8 +195,13 @@ impl Exposed {
             since_ns: target.since_ns,
             values: Arc::clone(Targets::values_of(target)),
         });
-        let other =
-            TargetSeries { name: OTHER.into(), info: None, since_ns: 0, values: Arc::clone(&self.other) };
+        // A join by what targets are keeps what has no series of its own.
+        let other = TargetSeries {
+            name: OTHER.into(),
+            info: Some(Arc::default()),
+            since_ns: 0,
+            values: Arc::clone(&self.other),
+        };
         Snapshot {
             sequence,
             families: self.families.all(),
@@ -202,6 +210,17 @@ impl Exposed {
             host: self.host.all(),
         }
     }
+}
+
+/// The sum of a target's run-queue latency as a counter. Where histograms are native, the sum of one takes a function that not every
+/// server of metrics has.
+fn run_queue_wait() -> Family {
+    Family::own(
+        "pmbpf_runqueue_wait_seconds",
+        Kind::Counter,
+        Some("seconds"),
+        "Run-queue latency: time that its tasks were runnable and did not run.",
+    )
 }
 
 /// Metrics that every target has as soon as there is anything to count.
@@ -246,7 +265,12 @@ fn add(
     number: &Number<'_>,
 ) {
     match &number.content {
-        Content::Distribution(Ok(found)) => values.observe(family, found),
+        Content::Distribution(Ok(found)) => {
+            values.observe(family, found);
+            if *metric == metric::RUNQUEUE_LATENCY {
+                values.add(families.of_counter(run_queue_wait()), found.sum as f64 * 1e-9);
+            }
+        }
         Content::Value(value) => {
             let Some(known) = value.known() else { return };
             let over_ns = over_ns(frame, number);

@@ -60,17 +60,18 @@ pub fn info(owner: &Owner) -> Labels {
     let pod = identity.pod.unwrap_or_default();
     let text = |name: Option<Untrusted>| name.map(|name| name.terminal().into_owned());
     let id = Some(container.id).filter(|id| !id.is_empty());
+    // Prometheus and its operator set job, namespace, pod and container of the scraped pod on every series.
     let all = [
         ("path", text(Some(Untrusted::new(own)))),
         ("runtime", container.runtime.map(|runtime| runtime.name().to_owned())),
-        ("container", text(container.name)),
+        ("container_name", text(container.name)),
         ("container_id", text(id)),
         ("image", text(container.image)),
-        ("namespace", text(pod.namespace)),
-        ("pod", text(pod.name)),
-        ("pod_uid", text(pod.uid)),
+        ("k8s_namespace", text(pod.namespace)),
+        ("k8s_pod", text(pod.name)),
+        ("k8s_pod_uid", text(pod.uid)),
         ("unit", text(unit)),
-        ("job", job),
+        ("slurm_job", job),
     ];
     all.into_iter().filter_map(|(label, value)| Some((label, value?))).collect()
 }
@@ -173,7 +174,19 @@ mod tests {
         let labels = info(&cgroup("/libpod-1/init.scope", web));
         let get = |label: &str| labels.iter().find(|(of, _)| *of == label).map(|(_, value)| value.as_str());
         assert_eq!(get("path"), Some("/libpod-1"), "its own, not that of what is in it");
-        assert_eq!((get("container"), get("runtime")), (Some("web"), Some("podman")));
-        assert_eq!((get("image"), get("pod"), get("job")), (None, None, None));
+        assert_eq!((get("container_name"), get("runtime")), (Some("web"), Some("podman")));
+        let of_a_scrape = ["job", "instance", "namespace", "pod", "container", "endpoint", "service", "node"];
+        let everything = Identity {
+            container: container(Runtime::Containerd, Some("nginx")),
+            pod: pod(),
+            job: Some(("12".into(), None)),
+            ..Identity::default()
+        };
+        let collides = |(label, _): &(&str, String)| of_a_scrape.contains(label);
+        assert!(
+            !info(&cgroup("/x", everything)).iter().any(collides),
+            "labels that Prometheus' operator sets"
+        );
+        assert_eq!((get("image"), get("k8s_pod"), get("slurm_job")), (None, None, None));
     }
 }

@@ -160,20 +160,20 @@ fn resource(header: &Header, whose: &str, owner: &Owner) -> Vec<KeyValue> {
         all.extend(pid);
     }
     let labels = target_info(owner);
-    let is_of_pod = labels.iter().any(|(label, _)| *label == "pod");
+    let is_of_pod = labels.iter().any(|(label, _)| *label == "k8s_pod");
     for (label, text) in &labels {
         let key = match *label {
             "runtime" => "container.runtime.name",
-            "container" if is_of_pod => "k8s.container.name",
-            "container" => "container.name",
+            "container_name" if is_of_pod => "k8s.container.name",
+            "container_name" => "container.name",
             "container_id" => "container.id",
             "image" => "container.image.name",
-            "namespace" => "k8s.namespace.name",
-            "pod" => "k8s.pod.name",
-            "pod_uid" => "k8s.pod.uid",
+            "k8s_namespace" => "k8s.namespace.name",
+            "k8s_pod" => "k8s.pod.name",
+            "k8s_pod_uid" => "k8s.pod.uid",
             "path" => "pmbpf.path",
             "unit" => "pmbpf.unit",
-            "job" => "pmbpf.job",
+            "slurm_job" => "pmbpf.job",
             _ => continue,
         };
         all.push(KeyValue::text(key, text));

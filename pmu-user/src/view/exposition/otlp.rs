@@ -160,7 +160,11 @@ mod tests {
         assert!(
             bound(positive.offset) < 50e-6 && 50e-6 <= bound(positive.offset + positive.counts.len() as i32)
         );
-        assert_eq!(of("pmbpf.target.info").gauge.as_ref().unwrap().points.len(), 1);
+        assert_eq!(
+            of("pmbpf.target.info").gauge.as_ref().unwrap().points.len(),
+            2,
+            "its own and of all others"
+        );
         assert!(metrics.iter().all(|metric| metric.name.starts_with("pmbpf.")));
     }
 }

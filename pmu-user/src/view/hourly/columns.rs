@@ -51,8 +51,17 @@ pub(super) const SCHEMA: &str = "message pmbpf {
 /// Places of `metric`, `target` and `time`.
 pub(super) const SORTED_BY: [i32; 3] = [3, 5, 0];
 /// What is known of a target, as its labels call it, in the order of the last columns.
-const IDENTITY: [&str; 9] =
-    ["path", "runtime", "container", "container_id", "image", "namespace", "pod", "unit", "job"];
+const IDENTITY: [&str; 9] = [
+    "path",
+    "runtime",
+    "container_name",
+    "container_id",
+    "image",
+    "k8s_namespace",
+    "k8s_pod",
+    "unit",
+    "slurm_job",
+];
 
 /// Writes rows as a row group.
 pub(super) fn write<W: Write + Send>(

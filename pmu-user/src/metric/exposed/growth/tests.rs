@@ -143,7 +143,7 @@ fn a_target_whose_name_becomes_known_goes_on_under_it() {
         });
         all.next().unwrap()
     };
-    assert!(info("podman:web").contains(&("container", "web".to_owned())));
+    assert!(info("podman:web").contains(&("container_name", "web".to_owned())));
 }
 
 #[test]
