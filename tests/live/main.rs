@@ -75,3 +75,4 @@ mod throttling;
 mod top;
 mod turns;
 mod unwind;
+mod web;

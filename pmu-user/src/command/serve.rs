@@ -4,6 +4,8 @@ mod answer;
 mod flight;
 mod http;
 mod live;
+mod passwords;
+mod places;
 mod profiles;
 mod published;
 mod push;

@@ -72,14 +72,8 @@ impl Answers {
         Self { published, made: Mutex::new(Vec::new()), flight }
     }
 
-    /// The answer to a request, whatever its body is, of somebody at an address who has to be admitted.
+    /// The answer to a request that was admitted, from this address, whatever its body is.
     pub(super) fn to<B>(&self, request: &Request<B>, web: &Web, from: IpAddr) -> Answer {
-        if !web.admits(values(request, &AUTHORIZATION).as_deref()) {
-            let mut answer = plain(StatusCode::UNAUTHORIZED, "who is there?\n");
-            let ask = HeaderValue::from_static("Basic realm=\"pmbpf\", Bearer");
-            answer.headers_mut().insert(WWW_AUTHENTICATE, ask);
-            return Answer::Now(answer);
-        }
         match &self.flight {
             Some(asks) if request.uri().path() == FLIGHT => match may_dump(request, web, from) {
                 Some(refusal) => Answer::Now(refusal),
@@ -144,6 +138,27 @@ impl Answers {
         }
         answer
     }
+}
+
+/// The `Authorization` of a request.
+pub(super) fn authorization<B>(request: &Request<B>) -> Option<String> {
+    values(request, &AUTHORIZATION)
+}
+
+/// What a request gets that is not admitted.
+pub(super) fn unauthorized() -> Response<Full<Bytes>> {
+    let mut answer = plain(StatusCode::UNAUTHORIZED, "who is there?\n");
+    let ask = HeaderValue::from_static("Basic realm=\"pmbpf\", Bearer");
+    answer.headers_mut().insert(WWW_AUTHENTICATE, ask);
+    answer
+}
+
+/// What a request gets whose password was not checked.
+pub(super) fn busy() -> Response<Full<Bytes>> {
+    let mut answer =
+        plain(StatusCode::TOO_MANY_REQUESTS, "too many passwords of this address wait to be checked\n");
+    answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    answer
 }
 
 /// Why somebody who is admitted may not have a dump made: a disk is written, so he must be on this host or have said who he is; and no

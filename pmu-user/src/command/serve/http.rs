@@ -12,18 +12,25 @@ use std::{
     time::Duration,
 };
 
-use hyper::{server::conn::http1, service::service_fn};
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::{Request, Response, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
     signal::unix::{SignalKind, signal},
-    sync::Semaphore,
+    sync::oneshot,
     time,
 };
 use tokio_rustls::TlsAcceptor;
 
-use super::{answer::Answers, web::Web};
+use super::{
+    answer::{self, Answers},
+    passwords::{Checked, Passwords},
+    places::{Place, Places, Stage},
+    web::{Admission, Web},
+};
 use crate::{
     command::output,
     session::{
@@ -32,8 +39,8 @@ use crate::{
     },
 };
 
-/// Connections at a time; more wait.
-const CONNECTIONS_MAX: usize = 64;
+/// Connections that may wait to be accepted, as far as the kernel allows it.
+const BACKLOG: i32 = 4096;
 /// For how long a client may write its request.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// For how long it may take for all of it, the answer included.
@@ -41,20 +48,23 @@ const PATIENCE_FOR_ALL: Duration = Duration::from_secs(30);
 /// Bytes of a request.
 const REQUEST_BYTES_MAX: usize = 16 << 10;
 /// After an error that is not one of a connection: no files are left, most often.
-const PAUSE: Duration = Duration::from_millis(200);
+const PAUSE: Duration = Duration::from_millis(50);
+/// How long it takes to be refused without a check: those that ask at once again would be as many a second as can connect.
+const REFUSAL: Duration = Duration::from_secs(1);
 
 /// What answers, and to whom.
 pub(super) struct Site {
     answers: Answers,
     web: Mutex<Arc<Web>>,
+    passwords: Arc<Passwords>,
     /// Where that is written down.
     file: Option<PathBuf>,
 }
 
 impl Site {
     /// A site of these answers, for whom a web configuration admits, which is read again from its file.
-    pub(super) fn new(answers: Answers, web: Web, file: Option<PathBuf>) -> Self {
-        Self { answers, web: Mutex::new(Arc::new(web)), file }
+    pub(super) fn new(answers: Answers, web: Web, file: Option<PathBuf>) -> io::Result<Self> {
+        Ok(Self { answers, web: Mutex::new(Arc::new(web)), passwords: Arc::new(Passwords::new()?), file })
     }
 
     /// Are connections encrypted?
@@ -66,16 +76,47 @@ impl Site {
         Arc::clone(&self.web.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Reads the web configuration again; one that cannot be read changes nothing.
+    /// Reads the web configuration again; one that cannot be read, or that asks for less, changes nothing.
     fn reload(&self) {
         let Some(file) = &self.file else { return };
-        match Web::read(file) {
+        let read = Web::read(file).and_then(|web| match web.opens(&self.web()) {
+            Some(why) => anyhow::bail!("{}: {why}: start anew to serve without", file.display()),
+            None => Ok(web),
+        });
+        match read {
             Ok(web) => {
                 *self.web.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(web);
                 output::talk(&format!("{} is in force", file.display()));
             }
             Err(error) => output::talk(&format!("what was in force stays so: {error:#}")),
         }
+    }
+
+    /// The answer to a request of a client that has a place.
+    async fn answer<B>(
+        &self,
+        request: &Request<B>,
+        web: &Web,
+        (place, from): (&Place, IpAddr),
+    ) -> Response<Full<Bytes>> {
+        let checked = match web.admits(answer::authorization(request).as_deref()) {
+            Admission::Granted => Checked::Right,
+            Admission::Refused => Checked::Wrong,
+            Admission::Password(credentials) => {
+                place.is_at(Stage::Password);
+                self.passwords.check(place.address, credentials).await
+            }
+        };
+        let answer = match checked {
+            Checked::Right => self.answers.to(request, web, from).made().await,
+            Checked::Wrong => answer::unauthorized(),
+            Checked::Refused => {
+                time::sleep(REFUSAL).await;
+                answer::busy()
+            }
+        };
+        place.is_at(Stage::Answer);
+        answer
     }
 }
 
@@ -86,6 +127,7 @@ pub(super) fn bind(addresses: &[SocketAddr]) -> anyhow::Result<Vec<(TcpListener,
         // Every address of a host without IPv6 is one of IPv4.
         let listener =
             TcpListener::bind(&every[..if address.ip() == Ipv6Addr::UNSPECIFIED { 2 } else { 1 }])?;
+        rustix::net::listen(&listener, BACKLOG)?;
         listener.set_nonblocking(true)?;
         let at = listener.local_addr()?;
         Ok((listener, at))
@@ -119,47 +161,65 @@ pub(super) fn begin(listeners: Vec<TcpListener>, site: Site, beside: Vec<Beside>
 }
 
 async fn all(listeners: Vec<TcpListener>, site: Arc<Site>) {
-    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let places = Arc::new(Places::new());
     for listener in listeners {
-        tokio::spawn(listen(listener, Arc::clone(&site), Arc::clone(&room)));
+        tokio::spawn(listen(listener, Arc::clone(&site), Arc::clone(&places)));
     }
     // What a service is told when its files are to be read again; to others it says that their terminal is gone.
     match signal(SignalKind::hangup()) {
         Ok(mut hangup) => {
             while hangup.recv().await.is_some() {
-                site.reload();
+                reload(&site).await;
             }
         }
         Err(_) => std::future::pending().await,
     }
 }
 
-async fn listen(listener: TcpListener, site: Arc<Site>, room: Arc<Semaphore>) {
+/// Reads the web configuration again, on a thread of its own: files may be slow.
+async fn reload(site: &Arc<Site>) {
+    let (site, (done, over)) = (Arc::clone(site), oneshot::channel::<()>());
+    let begun = Builder::new().name("http-reload".to_owned()).spawn(move || {
+        site.reload();
+        drop(done);
+    });
+    match begun {
+        Ok(_) => drop(over.await),
+        Err(error) => output::talk(&format!("what was in force stays so: {error}")),
+    }
+}
+
+async fn listen(listener: TcpListener, site: Arc<Site>, places: Arc<Places>) {
     let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
     loop {
-        let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, from)) => {
-                let site = Arc::clone(&site);
-                tokio::spawn(async move {
-                    let _ = time::timeout(PATIENCE_FOR_ALL, meet(stream, &site, from.ip())).await;
-                    drop(place);
+                let place = places.take(from.ip());
+                let (number, site) = (place.number(), Arc::clone(&site));
+                let task = tokio::spawn(async move {
+                    let _ =
+                        time::timeout(PATIENCE_FOR_ALL, meet(stream, &site, (&Arc::new(place), from.ip())))
+                            .await;
                 });
+                places.belongs_to(number, task.abort_handle());
             }
-            Err(_) => time::sleep(PAUSE).await,
+            Err(_) => {
+                places.make_room();
+                time::sleep(PAUSE).await;
+            }
         }
     }
 }
 
 /// A connection, encrypted or not. Whoever goes away is no concern of ours.
-async fn meet(stream: TcpStream, site: &Arc<Site>, from: IpAddr) {
+async fn meet(stream: TcpStream, site: &Arc<Site>, client: (&Arc<Place>, IpAddr)) {
     let web = site.web();
     match &web.tls {
-        None => talk(stream, site, (&web, from)).await,
+        None => talk(stream, site, &web, client).await,
         Some(tls) => {
             let accepted = TlsAcceptor::from(Arc::clone(tls)).accept(stream);
             if let Ok(Ok(stream)) = time::timeout(PATIENCE, accepted).await {
-                talk(stream, site, (&web, from)).await;
+                talk(stream, site, &web, client).await;
             }
         }
     }
@@ -169,11 +229,12 @@ async fn meet(stream: TcpStream, site: &Arc<Site>, from: IpAddr) {
 async fn talk(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     site: &Arc<Site>,
-    (web, from): (&Arc<Web>, IpAddr),
+    web: &Arc<Web>,
+    (place, from): (&Arc<Place>, IpAddr),
 ) {
     let service = service_fn(|request| {
-        let answer = site.answers.to(&request, web, from);
-        async move { Ok::<_, Infallible>(answer.made().await) }
+        let (site, web, place) = (Arc::clone(site), Arc::clone(web), Arc::clone(place));
+        async move { Ok::<_, Infallible>(site.answer(&request, &web, (&place, from)).await) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -182,7 +182,7 @@ async fn run(
         Answers::new(Arc::clone(&published), flight.as_ref().map(|flight| flight.asks.clone())),
         web,
         args.web_config.clone(),
-    );
+    )?;
     let scheme = if site.is_encrypted() { "https" } else { "http" };
     http::begin(listeners, site, beside)?;
     for at in addresses {

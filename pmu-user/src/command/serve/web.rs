@@ -3,27 +3,34 @@
 
 #[cfg(test)]
 mod tests;
+mod yaml;
 
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
 use anyhow::{Context as _, bail};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use rustls::ServerConfig;
 use sha2::{Digest as _, Sha256};
-use yaml_rust2::{Yaml, YamlLoader};
+use yaml_rust2::Yaml;
 
-use super::tls::{self, Files};
+use super::{
+    passwords::Credentials,
+    tls::{self, Files},
+};
 use crate::file;
 
 /// Bytes of the file, and of what it names.
 const BYTES_MAX: u64 = 1 << 20;
 
+/// The highest cost of a bcrypt hash: a second or so for each check.
+const COST_MAX: u32 = 14;
+
 /// What is known of a secret: SHA-256 of it.
-type Hash = [u8; 32];
+pub(super) type Hash = [u8; 32];
 
 /// Who may ask, and how.
 #[derive(Debug, Default)]
@@ -36,8 +43,15 @@ pub(super) struct Web {
     users: BTreeMap<String, String>,
     /// Tokens.
     tokens: Vec<Hash>,
-    /// What was right the last time: bcrypt takes a tenth of a second on purpose.
-    admitted: Mutex<Option<Hash>>,
+}
+
+/// What a request's `Authorization` is worth.
+#[derive(Debug)]
+pub(super) enum Admission {
+    Granted,
+    Refused,
+    /// As much as this password.
+    Password(Credentials),
 }
 
 impl Web {
@@ -55,41 +69,33 @@ impl Web {
 
     fn parse(text: &[u8], folder: &Path) -> anyhow::Result<Self> {
         let text = std::str::from_utf8(text).context("it is no UTF-8")?;
-        let documents = YamlLoader::load_from_str(text)?;
+        let document = yaml::document(text)?;
         let mut web = Self::default();
-        for (key, value) in
-            documents.iter().flat_map(|document| entries(document, "")).collect::<Result<Vec<_>, _>>()?
-        {
+        for (key, value) in entries(&document, "").collect::<Result<Vec<_>, _>>()? {
             match key {
                 "tls_server_config" => (web.tls, web.asks_for_certificates) = tls(value, folder)?,
-                "basic_auth_users" => {
-                    for entry in entries(value, key) {
-                        let (user, hash) = entry?;
-                        let hash = string(hash, &format!("{key}: what `{user}` has"))?;
-                        // A password of its own would be in the clear there.
-                        if !hash.starts_with("$2") || bcrypt::verify("", hash).is_err() {
-                            bail!(
-                                "{key}: what `{user}` has is no hash of bcrypt: `htpasswd -nBC 10 ''` makes one"
-                            );
-                        }
-                        web.users.insert(user.to_owned(), hash.to_owned());
-                    }
-                }
-                "bearer_tokens_sha256" => {
-                    let list = value.as_vec().with_context(|| format!("{key} is no list"))?;
-                    for hash in list {
-                        web.tokens.push(
-                            hash_of(string(hash, key)?)
-                                .with_context(|| format!("{key}: no SHA-256 in hexadecimal"))?,
-                        );
-                    }
-                }
+                "basic_auth_users" => web.users = users(value, key)?,
+                "bearer_tokens_sha256" => web.tokens = tokens(value, key)?,
                 other => bail!(
                     "`{other}` is not known here: there are tls_server_config, basic_auth_users and bearer_tokens_sha256"
                 ),
             }
         }
+        // A file that was cut off is not a server without passwords.
+        if web.is_open() && web.tls.is_none() {
+            bail!(
+                "it has no users, tokens or certificate: add `NAME: HASH` below basic_auth_users (`htpasswd -nBC 10 ''` makes a hash), or leave out --web-config"
+            );
+        }
         Ok(web)
+    }
+
+    /// Why this configuration may not take the place of another while a server runs, if it may not: it would ask for less.
+    pub(super) fn opens(&self, before: &Self) -> Option<&'static str> {
+        if before.knows_who_asks() && !self.knows_who_asks() {
+            return Some("it has no users, tokens or certificates of clients any more");
+        }
+        (before.tls.is_some() && self.tls.is_none()).then_some("it has no tls_server_config any more")
     }
 
     /// Is nobody asked who he is?
@@ -102,43 +108,85 @@ impl Web {
         !self.is_open() || self.asks_for_certificates
     }
 
-    /// May somebody ask whose request has this `Authorization`?
-    pub(super) fn admits(&self, authorization: Option<&str>) -> bool {
+    /// What the `Authorization` of a request is worth.
+    pub(super) fn admits(&self, authorization: Option<&str>) -> Admission {
         if self.is_open() {
-            return true;
+            return Admission::Granted;
         }
         let Some((scheme, rest)) = authorization.and_then(|all| all.trim().split_once(' ')) else {
-            return false;
+            return Admission::Refused;
         };
         let rest = rest.trim();
-        if scheme.eq_ignore_ascii_case("bearer") {
-            return self.tokens.contains(&sha256(rest.as_bytes()));
+        if scheme.eq_ignore_ascii_case("bearer") && self.tokens.contains(&sha256(rest.as_bytes())) {
+            return Admission::Granted;
         }
-        scheme.eq_ignore_ascii_case("basic") && self.knows(rest)
+        let basic = scheme.eq_ignore_ascii_case("basic").then(|| self.credentials(rest)).flatten();
+        basic.map_or(Admission::Refused, Admission::Password)
     }
 
-    /// Is it a user's name and password, as base64 of `name:password`?
-    fn knows(&self, basic: &str) -> bool {
-        let given = sha256(basic.as_bytes());
-        let mut admitted = self.admitted.lock().unwrap_or_else(PoisonError::into_inner);
-        if *admitted == Some(given) {
-            return true;
-        }
-        let Some(decoded) = STANDARD.decode(basic).ok().and_then(|bytes| String::from_utf8(bytes).ok())
-        else {
-            return false;
-        };
-        let Some((user, password)) = decoded.split_once(':') else { return false };
-        let hash = self.users.get(user);
-        // As long for a name that there is not.
-        let other = self.users.values().next();
-        let is_right = hash.or(other).is_some_and(|hash| bcrypt::verify(password, hash).unwrap_or(false));
-        let is_known = is_right && hash.is_some();
-        if is_known {
-            *admitted = Some(given);
-        }
-        is_known
+    /// The user and password of `name:password` in base64, with the hash to check it by.
+    fn credentials(&self, basic: &str) -> Option<Credentials> {
+        let decoded = STANDARD.decode(basic).ok().and_then(|bytes| String::from_utf8(bytes).ok())?;
+        let (user, password) = decoded.split_once(':')?;
+        // A name that is not there takes as long.
+        let hash = self.users.get(user).or(self.users.values().next())?;
+        Some(Credentials {
+            user: self.users.contains_key(user).then(|| user.to_owned()),
+            password: password.to_owned(),
+            hash: hash.clone(),
+        })
     }
+}
+
+/// Users, and bcrypt's hashes of their passwords.
+fn users(value: &Yaml, key: &str) -> anyhow::Result<BTreeMap<String, String>> {
+    let mut users = BTreeMap::new();
+    for entry in entries(value, key) {
+        let (user, hash) = entry?;
+        let hash = string(hash, &format!("{key}: what `{user}` has"))?;
+        // A password of its own would be in the clear there.
+        let Some(cost) = cost_of(hash) else {
+            bail!("{key}: what `{user}` has is no hash of bcrypt: `htpasswd -nBC 10 ''` makes one");
+        };
+        if cost > COST_MAX {
+            bail!(
+                "{key}: the hash of `{user}` has cost {cost}, at most {COST_MAX} is taken, as each check would take seconds: `htpasswd -nBC 10 ''` makes one of cost 10"
+            );
+        }
+        users.insert(user.to_owned(), hash.to_owned());
+    }
+    if users.is_empty() {
+        bail!("{key} has no user: add `NAME: HASH` (`htpasswd -nBC 10 ''` makes a hash), or remove the key");
+    }
+    Ok(users)
+}
+
+/// The cost of a bcrypt hash, by its form: to check a password against it takes up to hours.
+fn cost_of(hash: &str) -> Option<u32> {
+    let rest = ["$2a$", "$2b$", "$2x$", "$2y$"].iter().find_map(|prefix| hash.strip_prefix(prefix))?;
+    let (cost, rest) = rest.split_once('$')?;
+    let (salt, sum) = rest.split_at_checked(22)?;
+    let length = |text: &str| bcrypt::BASE_64.decode(text).ok().map(|bytes| bytes.len());
+    let is_whole = cost.len() == 2 && length(salt) == Some(16) && length(sum) == Some(23);
+    cost.parse().ok().filter(|cost| is_whole && (4..=31).contains(cost))
+}
+
+/// Hashes of tokens.
+fn tokens(value: &Yaml, key: &str) -> anyhow::Result<Vec<Hash>> {
+    let list = value.as_vec().with_context(|| format!("{key} is no list"))?;
+    let mut tokens = Vec::new();
+    for hash in list {
+        let hash =
+            hash_of(string(hash, key)?).with_context(|| format!("{key}: no SHA-256 in hexadecimal"))?;
+        if hash == sha256(b"") {
+            bail!("{key}: one is the SHA-256 of an empty token: `echo -n TOKEN | sha256sum` makes one");
+        }
+        tokens.push(hash);
+    }
+    if tokens.is_empty() {
+        bail!("{key} has no token: add `- HASH` (`echo -n TOKEN | sha256sum` makes one), or remove the key");
+    }
+    Ok(tokens)
 }
 
 /// How connections are encrypted, and whether clients need a certificate.
@@ -189,7 +237,7 @@ fn string<'a>(value: &'a Yaml, what: &str) -> anyhow::Result<&'a str> {
     value.as_str().with_context(|| format!("{what} is no text"))
 }
 
-fn sha256(bytes: &[u8]) -> Hash {
+pub(super) fn sha256(bytes: &[u8]) -> Hash {
     Sha256::digest(bytes).into()
 }
 

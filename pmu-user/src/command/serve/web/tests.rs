@@ -1,6 +1,10 @@
 //! Web configurations, and who may ask by them.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use rustls::{
@@ -8,7 +12,7 @@ use rustls::{
     pki_types::{CertificateDer, pem::PemObject as _},
 };
 
-use super::Web;
+use super::{Admission, Web};
 
 /// A certificate for `localhost` and its key, which guard nothing.
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/command/serve/web/fixtures");
@@ -26,26 +30,115 @@ fn hash() -> String {
     bcrypt::hash("secret", 4).unwrap()
 }
 
+/// Does the site answer a request with this `Authorization`?
+fn admits(web: &Web, authorization: Option<&str>) -> bool {
+    match web.admits(authorization) {
+        Admission::Granted => true,
+        Admission::Refused => false,
+        Admission::Password(credentials) => credentials.are_right(),
+    }
+}
+
 #[test]
-fn without_users_and_tokens_everybody_may_ask() {
-    for text in ["", "---\n", "basic_auth_users:\n", "basic_auth_users: {}"] {
-        let web = web(text).unwrap();
-        assert!(web.admits(None) && web.admits(Some("Basic nonsense")), "{text}");
+fn a_configuration_without_users_and_tokens_is_refused() {
+    for (text, says) in [
+        ("", "no users, tokens or certificate"),
+        ("---\n", "no users, tokens or certificate"),
+        ("# basic_auth_users\n", "no users, tokens or certificate"),
+        ("~", "no users, tokens or certificate"),
+        ("{}", "no users, tokens or certificate"),
+        ("basic_auth_users:\n", "basic_auth_users has no user"),
+        ("basic_auth_users: {}", "basic_auth_users has no user"),
+        ("basic_auth_users: ~", "basic_auth_users has no user"),
+        ("bearer_tokens_sha256: []", "bearer_tokens_sha256 has no token"),
+        ("bearer_tokens_sha256:", "bearer_tokens_sha256 is no list"),
+        // echo -n "" | sha256sum
+        (
+            "bearer_tokens_sha256: [e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855]",
+            "empty token",
+        ),
+    ] {
+        let error = format!("{:#}", web(text).err().unwrap_or_else(|| panic!("{text} is taken")));
+        assert!(error.contains(says), "{text}: {error}");
+    }
+    let one_key = format!("basic_auth_users:\n  alice: '{}'\nbearer_tokens_sha256: []\n", hash());
+    assert!(web(&one_key).is_err());
+}
+
+#[test]
+fn a_configuration_that_asks_for_less_does_not_replace_another() {
+    let tls = "tls_server_config: {cert_file: server.pem, key_file: server.key}\n";
+    let clients = tls.replace('}', ", client_ca_file: server.pem}");
+    let users = format!("basic_auth_users: {{alice: '{}'}}\n", hash());
+    let [open, tls_alone, users_alone, both, certificates] =
+        ["", tls, &users, &format!("{tls}{users}"), &clients]
+            .map(|text| if text.is_empty() { Web::default() } else { web_of_fixtures(text).unwrap() });
+    for (before, after, is_refused) in [
+        (&open, &tls_alone, false),
+        (&users_alone, &both, false),
+        (&both, &users_alone, true),
+        (&both, &tls_alone, true),
+        (&both, &certificates, false),
+        (&certificates, &tls_alone, true),
+        (&users_alone, &tls_alone, true),
+        (&users_alone, &open, true),
+    ] {
+        assert_eq!(after.opens(before).is_some(), is_refused, "{before:?} -> {after:?}");
+    }
+}
+
+#[test]
+fn yaml_that_grows_or_is_too_deep_is_refused_before_anything_is_made_of_it() {
+    let mut bomb = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n".to_owned();
+    for level in 1..9 {
+        let below = level - 1;
+        bomb += &format!("a{level}: &a{level} [{}]\n", format!("*a{below},").repeat(10));
+    }
+    let hash = hash();
+    for (text, says) in [
+        (bomb.as_str(), "an alias"),
+        (&format!("x: &x '{hash}'\nbasic_auth_users: {{a: *x}}"), "an alias"),
+        (&format!("x: {}", "[".repeat(100)), "more than 8"),
+        (&format!("x: [{}]", "a,".repeat(70_000)), "more than 65536 values"),
+        (&format!("basic_auth_users: {{a: '{hash}'}}\n---\nbasic_auth_users: {{}}\n"), "2 documents"),
+    ] {
+        let error = format!("{:#}", web(text).err().unwrap_or_else(|| panic!("{text} is taken")));
+        assert!(error.contains(says), "{error}");
+    }
+    // An anchor that is not used is a name.
+    assert!(web(&format!("basic_auth_users: &users {{a: '{hash}'}}")).is_ok());
+}
+
+#[test]
+fn a_hash_that_would_take_seconds_to_check_is_refused_unchecked() {
+    let hash = hash();
+    let begun = Instant::now();
+    for cost in [15, 20, 31] {
+        let costly = hash.replace("$04$", &format!("${cost}$"));
+        let error = format!("{:#}", web(&format!("basic_auth_users: {{a: '{costly}'}}")).err().unwrap());
+        assert!(error.contains("`a`") && error.contains(&format!("cost {cost}, at most 14")), "{error}");
+    }
+    let many: String =
+        (0..500).map(|number| format!("  u{number}: '{}'\n", hash.replace("$04$", "$14$"))).collect();
+    assert!(web(&format!("basic_auth_users:\n{many}")).is_ok());
+    assert!(begun.elapsed() < Duration::from_secs(5), "500 checks of cost 14 take minutes");
+    for wrong in ["$2y$04$short", "$2z$04$", "$2y$4$", "$2y$04", ""] {
+        let hash = wrong.to_owned() + if wrong.ends_with('$') { &hash[7..] } else { "" };
+        assert!(web(&format!("basic_auth_users: {{a: '{hash}'}}")).is_err(), "{hash}");
     }
 }
 
 #[test]
 fn a_user_is_known_by_name_and_password() {
     let web = web(&format!("basic_auth_users:\n  alice: '{}'\n", hash())).unwrap();
-    assert!(web.admits(Some(&basic("alice:secret"))));
-    assert!(web.admits(Some(&basic("alice:secret"))), "what was right is remembered");
+    assert!(admits(&web, Some(&basic("alice:secret"))));
     for wrong in ["alice:Secret", "alice:", "bob:secret", "alice", ":secret", "alice:secret:"] {
-        assert!(!web.admits(Some(&basic(wrong))), "{wrong}");
+        assert!(!admits(&web, Some(&basic(wrong))), "{wrong}");
     }
     for wrong in ["", "Basic", "Basic !!", "Bearer secret", "alice:secret", "Basic \u{fffd}"] {
-        assert!(!web.admits(Some(wrong)), "{wrong}");
+        assert!(!admits(&web, Some(wrong)), "{wrong}");
     }
-    assert!(!web.admits(None));
+    assert!(!admits(&web, None));
 }
 
 #[test]
@@ -53,11 +146,11 @@ fn a_token_is_known_by_its_hash() {
     // echo -n token | sha256sum
     let hash = "3c469e9d6c5875d37a43f353d4f88e61fcf812c66eee3457465a40b0da4153e0";
     let web = web(&format!("bearer_tokens_sha256: ['{hash}']")).unwrap();
-    assert!(web.admits(Some("Bearer token")) && web.admits(Some("bearer  token ")));
+    assert!(admits(&web, Some("Bearer token")) && admits(&web, Some("bearer  token ")));
     assert!(
-        !web.admits(Some("Bearer tokens"))
-            && !web.admits(Some(&format!("Bearer {hash}")))
-            && !web.admits(None)
+        !admits(&web, Some("Bearer tokens"))
+            && !admits(&web, Some(&format!("Bearer {hash}")))
+            && !admits(&web, None)
     );
 }
 
