@@ -17,6 +17,7 @@ use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
     de::{self, Visitor},
 };
+use sha2::{Digest as _, Sha256};
 
 /// What serde calls a value whose bytes are kept as they are, when JSON of strangers is read.
 const RAW: &str = "pmbpf::Untrusted";
@@ -49,6 +50,22 @@ impl Untrusted {
     #[must_use]
     pub fn from_zero_terminated(bytes: &[u8]) -> Self {
         Self::new(bytes.split(|&byte| byte == 0).next().unwrap_or_default())
+    }
+
+    /// The same if it has at most so many bytes. Else its beginning with a hash of all of it behind, so that two names stay two.
+    #[must_use]
+    pub fn bounded(self, bytes_max: usize) -> Self {
+        if self.0.len() <= bytes_max {
+            return self;
+        }
+        let hash = Sha256::digest(&self.0);
+        let mut end = bytes_max.saturating_sub(CUT.len() + 2 * HASH_BYTES);
+        // Not in the middle of a character.
+        while end > 0 && self.0[end] & 0xc0 == 0x80 {
+            end -= 1;
+        }
+        let digits: String = hash.iter().take(HASH_BYTES).map(|byte| format!("{byte:02x}")).collect();
+        Self::new([&self.0[..end], CUT.as_bytes(), digits.as_bytes()].concat())
     }
 
     /// The raw bytes, to compare and to open files, never to show.
@@ -119,6 +136,19 @@ impl Untrusted {
         }
         text
     }
+}
+
+/// What stands between the beginning of a name that is too long and its hash, and bytes of that.
+const CUT: &str = "…#";
+const HASH_BYTES: usize = 8;
+
+/// Text of at most so many bytes, likewise ([`Untrusted::bounded`]).
+#[must_use]
+pub fn bounded(text: String, bytes_max: usize) -> String {
+    if text.len() <= bytes_max {
+        return text;
+    }
+    Untrusted::from(text).bounded(bytes_max).terminal().into_owned()
 }
 
 /// What a spreadsheet's formula begins with, in any width.
@@ -275,6 +305,20 @@ mod tests {
             assert!(!shown.chars().any(super::is_unsafe), "{shown:?}");
             assert!(!shown.is_empty());
         }
+    }
+
+    #[test]
+    fn a_name_that_is_too_long_is_cut_and_stays_another_than_those_that_begin_so() {
+        let long = |last: &str| Untrusted::from("\u{202e}".repeat(40_000) + last);
+        let (one, other) = (long("a").bounded(100), long("b").bounded(100));
+        assert!(one.as_bytes().len() <= 100 && one.as_bytes().len() > 90, "{one:?}");
+        assert!(std::str::from_utf8(one.as_bytes()).is_ok() && one != other, "{one:?} {other:?}");
+        assert!(one.terminal().contains("…#"), "{one:?}");
+        for name in ["", "web", &"x".repeat(100)] {
+            assert_eq!(Untrusted::from(name).bounded(100), Untrusted::from(name));
+        }
+        assert_eq!(super::bounded("x".repeat(200), 64).len(), 64);
+        assert_eq!(Untrusted::new([0x80; 200]).bounded(64).as_bytes().len(), "…#".len() + 16);
     }
 
     #[test]

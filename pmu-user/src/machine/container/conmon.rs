@@ -1,7 +1,11 @@
 //! Command lines of `conmon`, which watches each container of podman and CRI-O: everybody may read them, and they name it wherever podman
 //! keeps its files.
 
-use std::{fs, path::Path};
+use std::{
+    fs::{self, File},
+    io::{self, Read as _},
+    path::Path,
+};
 
 use super::{Found, Known, Runtime};
 use crate::untrusted::Untrusted;
@@ -16,10 +20,19 @@ pub(super) fn read(root: &Path) -> Found {
             comm.trim_ascii_end() == b"conmon"
         };
         if is_process && is_conmon() {
-            found.extend(container(&fs::read(process.path().join("cmdline")).unwrap_or_default()));
+            found.extend(container(&command(&process.path().join("cmdline")).unwrap_or_default()));
         }
     }
     Ok(found)
+}
+
+/// Bytes of a command line that are read: one argument may have 128 KiB (MAX_ARG_STRLEN), all of them megabytes.
+const COMMAND_BYTES_MAX: u64 = 160 << 10;
+
+fn command(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(COMMAND_BYTES_MAX).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 fn container(command: &[u8]) -> Option<(String, Known)> {

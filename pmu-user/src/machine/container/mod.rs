@@ -77,6 +77,13 @@ pub struct Container {
     pub is_infrastructure: bool,
 }
 
+/// Bytes of a name that a runtime's file or a process has: those of Kubernetes are at most 253 long.
+const NAME_BYTES_MAX: usize = 256;
+/// Bytes of the name of an image, with its registry, tag and digest.
+const IMAGE_BYTES_MAX: usize = 512;
+/// Bytes of a cgroup's path that the kernel takes (PATH_MAX).
+const PATH_BYTES_MAX: usize = 4096;
+
 /// Digits of an id that stand for a container.
 const SHORT_ID_DIGITS: usize = 12;
 
@@ -210,6 +217,19 @@ struct Known {
 }
 
 impl Known {
+    /// The same with names of a length that every row and series may have.
+    fn bounded(self) -> Self {
+        let name = |name: Option<Untrusted>| name.map(|name| name.bounded(NAME_BYTES_MAX));
+        let Pod { name: pod, namespace, uid } = self.pod;
+        Self {
+            name: name(self.name),
+            image: self.image.map(|image| image.bounded(IMAGE_BYTES_MAX)),
+            pod: Pod { name: name(pod), namespace: name(namespace), uid: name(uid) },
+            cgroup: self.cgroup.filter(|path| path.as_bytes().len() <= PATH_BYTES_MAX),
+            ..self
+        }
+    }
+
     /// Adds what another source knows, which is asked only for what is not known yet.
     fn add(&mut self, other: Self) {
         fn first<T>(known: &mut Option<T>, other: Option<T>) {
@@ -272,6 +292,11 @@ impl Containers {
     }
 
     fn add(&mut self, id: String, known: Known) {
+        // No cgroup is called by an id that is longer than a component of a path.
+        if id.len() > NAME_BYTES_MAX {
+            return;
+        }
+        let known = known.bounded();
         if let Some(cgroup) = &known.cgroup {
             self.by_cgroup.insert(cgroup.clone(), id.clone());
         }

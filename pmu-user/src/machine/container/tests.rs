@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Container, Containers, Identity, Pod, Runtime};
+use super::{Container, Containers, Identity, Known, Pod, Runtime};
 use crate::untrusted::Untrusted;
 
 const ID: &str = "3a2533d5a3153bff08b9e63172bdab655578091176a41dd27fdadfc7176073d4";
@@ -219,6 +219,37 @@ fn files_that_are_none_or_too_large_or_hostile_name_nobody() {
     tree.write(&file(OTHER), "{\"Name\":\"/a\\u001b[31m\"}".as_bytes());
     let words = tree.identity(&format!("/docker/{OTHER}")).in_words().unwrap();
     assert!(!words.contains('\u{1b}'), "{words:?}");
+}
+
+#[test]
+fn names_have_a_length_whichever_file_they_are_of() {
+    let long = |of: &str| of.to_owned() + &"\u{202e}".repeat(40_000);
+    let json = |text: &str| serde_json::to_string(text).unwrap();
+    let docker = format!(r#"{{"Name":{},"Config":{{"Image":{}}}}}"#, json(&long("/d")), json(&long("image")));
+    let cri = "io.kubernetes.cri";
+    let annotations =
+        [("container-name", "c"), ("sandbox-name", "p"), ("sandbox-namespace", "n"), ("sandbox-uid", "u")]
+            .map(|(key, value)| format!("{}:{}", json(&format!("{cri}.{key}")), json(&long(value))));
+    let bundle = format!(r#"{{"annotations":{{{}}}}}"#, annotations.join(","));
+    let conmon = format!("conmon\0-c\0{ID}\0-n\0{}\0", long("c"));
+    let tree = Tree::new(
+        "long",
+        &[
+            (&format!("var/lib/docker/containers/{OTHER}/config.v2.json"), &docker),
+            (&format!("run/containerd/io.containerd.runtime.v2.task/k8s.io/{UID}/config.json"), &bundle),
+            ("proc/7/comm", "conmon\n"),
+            ("proc/7/cmdline", &conmon),
+        ],
+    );
+    let containers = tree.read();
+    assert_eq!(containers.by_id.len(), 3);
+    for known in containers.by_id.values() {
+        let Known { name, image, pod, .. } = known;
+        for name in [name, image, &pod.name, &pod.namespace, &pod.uid].into_iter().flatten() {
+            assert!(name.as_bytes().len() <= 512 && name.terminal().contains("…#"), "{name:?}");
+        }
+        assert!(name.is_some());
+    }
 }
 
 #[test]

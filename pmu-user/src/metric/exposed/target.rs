@@ -4,8 +4,12 @@
 use crate::{
     drain::Owner,
     machine::container::{Container, Identity, Pod, system_unit},
-    untrusted::Untrusted,
+    untrusted::{Untrusted, bounded},
 };
+
+/// Bytes of a target's name, which every one of its series has, and of another label.
+const NAME_BYTES_MAX: usize = 512;
+const LABEL_BYTES_MAX: usize = 1024;
 
 /// Name of those that have no series of their own.
 pub(super) const OTHER: &str = "_other";
@@ -18,7 +22,8 @@ pub fn name(owner: &Owner) -> Option<String> {
     let Owner::Cgroup { path, identity, .. } = owner else { return None };
     let called = identity.as_ref().and_then(|identity| of_identity(identity));
     let of_unit = || Some(format!("unit:{}", Untrusted::from(system_unit(path)?.0).terminal()));
-    Some(called.or_else(of_unit).unwrap_or_else(|| format!("path:{}", path.terminal())))
+    let called = called.or_else(of_unit).unwrap_or_else(|| format!("path:{}", path.terminal()));
+    Some(bounded(called, NAME_BYTES_MAX))
 }
 
 fn of_identity(identity: &Identity) -> Option<String> {
@@ -73,7 +78,7 @@ pub fn info(owner: &Owner) -> Labels {
         ("unit", text(unit)),
         ("slurm_job", job),
     ];
-    all.into_iter().filter_map(|(label, value)| Some((label, value?))).collect()
+    all.into_iter().filter_map(|(label, value)| Some((label, bounded(value?, LABEL_BYTES_MAX)))).collect()
 }
 
 #[cfg(test)]
@@ -100,6 +105,21 @@ mod tests {
 
     fn pod() -> Option<Pod> {
         Some(Pod { name: Some("web-7f9c".into()), namespace: Some("shop".into()), uid: Some("u".into()) })
+    }
+
+    #[test]
+    fn names_and_labels_have_a_length() {
+        let (mut path, mut long) = (String::new(), container(Runtime::Docker, Some(&"\u{202e}".repeat(80))));
+        (0..15).for_each(|_| path += &format!("/{}", "\u{202e}".repeat(80)));
+        for identity in [Identity::default(), Identity { container: long.take(), ..Identity::default() }] {
+            let owner = cgroup(&path, identity);
+            let called = name(&owner).unwrap();
+            assert!(called.len() <= 512 && called.contains("…#"), "{called}");
+            let labels = info(&owner);
+            assert!(!labels.is_empty() && labels.iter().all(|(_, value)| value.len() <= 1024), "{labels:?}");
+        }
+        let other = cgroup(&(path.clone() + "x"), Identity::default());
+        assert_ne!(name(&cgroup(&path, Identity::default())), name(&other), "two stay two");
     }
 
     #[test]
