@@ -8,11 +8,15 @@ mod made;
 use std::{
     collections::BTreeSet,
     fs,
-    io::Read as _,
+    io::{BufRead as _, BufReader, Read as _},
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
-    process::{Command, Output},
-    sync::atomic::{AtomicU32, Ordering},
+    process::{Command, Output, Stdio},
+    sync::{
+        atomic::{AtomicU32, Ordering},
+        mpsc::channel,
+    },
+    time::Duration,
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -126,6 +130,40 @@ fn a_recording_without_intervals_has_them_in_its_page() {
     };
     assert!(sum("whole") > 0.0);
     assert_eq!(sum("whole"), sum("intervals"), "what is counted adds up");
+}
+
+#[test]
+fn a_page_or_an_export_that_waits_for_the_reader_of_a_pipe_says_so() {
+    let recording = recordings().join("masked.pmbpf");
+    let recording = recording.to_str().unwrap();
+    for arguments in [
+        &["report", recording, "--html"][..],
+        &["diff", recording, recording, "--html"],
+        &["export", recording, "--to", "folded", "-o"],
+    ] {
+        let pipe = Scratch::new();
+        assert!(Command::new("mkfifo").arg(&pipe.0).status().unwrap().success());
+        let mut command = Command::new(env!("CARGO_BIN_EXE_pmbpf"));
+        let mut child = command
+            .args(arguments)
+            .arg(&pipe.0)
+            .stderr(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let (lines, said) = channel();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        std::thread::spawn(move || {
+            stderr.lines().map_while(Result::ok).try_for_each(|line| lines.send(line))
+        });
+        let first = said.recv_timeout(Duration::from_secs(60));
+        if first.is_err() {
+            child.kill().unwrap();
+        }
+        assert!(first.unwrap().ends_with("is a pipe: waiting until it is read"), "{arguments:?}");
+        assert!(!fs::read(&pipe.0).unwrap().is_empty(), "{arguments:?}");
+        assert!(child.wait().unwrap().success(), "{arguments:?}");
+    }
 }
 
 #[test]

@@ -172,7 +172,10 @@ impl Write for Later {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.place {
             Some(place) => place.write(bytes)?,
-            None => self.place = Some(Place::create(&self.path, self.overwrite, bytes)?),
+            None => {
+                output::say_if_pipe(&self.path);
+                self.place = Some(Place::create(&self.path, self.overwrite, bytes)?);
+            }
         }
         Ok(bytes.len())
     }

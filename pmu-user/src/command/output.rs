@@ -5,6 +5,8 @@ mod shown;
 use std::{
     env,
     io::{self, IsTerminal as _, Write},
+    os::unix::fs::FileTypeExt as _,
+    path::Path,
 };
 
 use anstream::{AutoStream, ColorChoice};
@@ -298,6 +300,13 @@ impl Lowercase for std::ffi::OsString {
 /// Says something on stderr, for a person who is watching: in one line, whatever it quotes.
 pub(super) fn talk(text: &str) {
     let _ = writeln!(io::stderr().lock(), "pmbpf: {}", Untrusted::from(text).terminal());
+}
+
+/// Says that opening a file will wait, where it is a pipe.
+pub(super) fn say_if_pipe(path: &Path) {
+    if path.metadata().is_ok_and(|metadata| metadata.file_type().is_fifo()) {
+        talk(&format!("{} is a pipe: waiting until it is read", path.display()));
+    }
 }
 
 /// Is a person watching standard error?

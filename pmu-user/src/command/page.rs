@@ -62,6 +62,7 @@ impl PageArgs {
             return into.write_all(page).and_then(|()| into.flush());
         }
         let overwrite = if self.force { Overwrite::Yes } else { Overwrite::No };
+        output::say_if_pipe(path);
         write_new(path, overwrite, page)?;
         output::talk(&format!("wrote {} KB: {}", page.len().div_ceil(1000), path.display()));
         Ok(())

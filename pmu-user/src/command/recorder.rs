@@ -4,7 +4,7 @@ use std::{
     ffi::OsString,
     fs::OpenOptions,
     io::{self, BufWriter},
-    os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _},
+    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
 };
 
@@ -107,9 +107,7 @@ impl Keep {
         drop(signal(SignalKind::from_raw(libc::SIGXFSZ))?);
         let overwrite = if self.force { Overwrite::Yes } else { Overwrite::No };
         let Some(path) = self.file() else { return Ok(Recorder { writer: None, failure: None }) };
-        if path.metadata().is_ok_and(|metadata| metadata.file_type().is_fifo()) {
-            output::talk(&format!("{} is a pipe: waiting until somebody reads it", path.display()));
-        }
+        output::say_if_pipe(path);
         Ok(Recorder { writer: Some(Writer::create(path, overwrite, header)?), failure: None })
     }
 }
