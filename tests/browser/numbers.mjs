@@ -128,7 +128,8 @@ export class Numbers {
       const key = visible(label(row)) + "\u0002" + visible(metricName(row, byScript));
       by.set(key, [...(by.get(key) || []), row]);
     }
-    const length = this.summary.duration_ns;
+    // CPU time of a command is a share of its own time.
+    const length = Math.min(this.summary.workload?.elapsed_ns || Infinity, this.summary.duration_ns);
     for (const [name, ...cells] of rows) {
       cells.forEach((text, index) => {
         const column = head[index + 1];
@@ -350,6 +351,8 @@ export class Numbers {
     const collect = (value) => {
       if (typeof value === "number") values.push(value);
       else if (value && typeof value === "object") Object.values(value).forEach(collect);
+      // What is missing is what was expected and not seen.
+      if (value?.expected > value?.seen) values.push(value.expected - value.seen);
     };
     collect(this.summary);
     collect(this.of("header")[0]);
