@@ -1,4 +1,4 @@
-//! README, ARCHITECTURE.md and docs/ against what is: links resolve, command lines are understood, examples are a recording's, and every
+//! README, the other pages beside it and docs/ against what is: links resolve, command lines are understood, examples are a recording's, and every
 //! field, metric, loss and word that pages and reports share is in both. Needs no privilege.
 
 #![expect(clippy::unwrap_used, reason = "a test that panics says where")]
@@ -30,9 +30,11 @@ fn pmbpf() -> Command {
     command
 }
 
-/// Every page, with README and ARCHITECTURE.md first.
+/// Every page, with those of the root first.
 fn pages() -> Vec<Page> {
-    let mut files = vec![root().join("README.md"), root().join("ARCHITECTURE.md")];
+    let mut files: Vec<PathBuf> = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md"]
+        .map(|name| root().join(name))
+        .into();
     let mut folders = vec![root().join("docs")];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap() {
