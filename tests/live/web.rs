@@ -96,16 +96,30 @@ fn config(name: &str, configuration: &str) -> PathBuf {
 }
 
 fn ask(address: SocketAddr, password: Option<&str>) -> io::Result<u16> {
+    ask_for(address, "/metrics", password)
+}
+
+fn ask_for(address: SocketAddr, path: &str, password: Option<&str>) -> io::Result<u16> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(Duration::from_secs(30)))?;
     let authorization = password.map_or(String::new(), |password| {
         format!("Authorization: Basic {}\r\n", STANDARD.encode(format!("prometheus:{password}")))
     });
-    stream.write_all(format!("GET /metrics HTTP/1.1\r\nHost: x\r\n{authorization}\r\n").as_bytes())?;
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\n{authorization}\r\n").as_bytes())?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer)?;
     let status = text(&answer).split(' ').nth(1).and_then(|status| status.parse().ok());
     Ok(status.unwrap_or(0))
+}
+
+#[test]
+fn probes_need_no_password_and_all_else_does() {
+    let site = Site::start("web-probes");
+    let status = |path| ask_for(site.address, path, None).unwrap();
+    assert_eq!((status("/healthz"), status("/readyz")), (200, 200), "kubelet has no password");
+    for path in ["/metrics", "/", "/flight", "/healthz/", "/healthz?x", "//healthz", "/nothing"] {
+        assert_eq!(status(path), 401, "{path}");
+    }
 }
 
 #[test]

