@@ -1,5 +1,8 @@
 //! The built BPF objects hold exactly the maps and programs that pmu-common names, and nothing that no loader reads. Needs no privilege.
 
+#[path = "contract/stack.rs"]
+mod stack;
+
 use std::collections::BTreeSet;
 
 use aya_obj::Object;

@@ -8,8 +8,10 @@ use crate::{
     Way, access::Access, account::account, counter, cpu::this_cpu, cpu_time, maps::CPUS, task, timer,
 };
 
-/// Never attached: user space runs it on a CPU through `BPF_PROG_TEST_RUN`, which interrupts that CPU.
+/// Never attached: user space runs it on a CPU through `BPF_PROG_TEST_RUN`, which interrupts that CPU. Part of what the macro makes of it, as
+/// programs on tracepoints are.
 #[raw_tracepoint(tracepoint = "sched_switch")]
+#[inline(always)]
 pub(crate) fn flush(_: RawTracePointContext) -> i32 {
     let _ = try_flush::<Way>();
     0
