@@ -29,6 +29,9 @@ pub const UNWIND_ALL: u32 = 2;
 /// [`Config::off_cpu`]: stacks of tasks that block are taken, too.
 pub const OFF_CPU_STACKS: u32 = 2;
 
+/// [`Config::finds_futexes`]: a task that waits for a futex can be frozen, and its state says so (Linux 6.1, `TASK_FREEZABLE`).
+pub const FUTEXES_FREEZE: u32 = 2;
+
 /// An offset that this kernel does not have.
 pub const ABSENT: u32 = u32::MAX;
 
@@ -106,7 +109,8 @@ wire! {
         pub clock_event: u32,
         /// 1: time off the CPU counts; or [`OFF_CPU_STACKS`].
         pub off_cpu: u32,
-        /// 1: the system call that a task is in is known, so waits for futexes are told from other sleep, and those for locks are counted.
+        /// 1, or [`FUTEXES_FREEZE`]: the system call that a task is in is known, so waits for futexes are told from other sleep, and those for
+        /// locks are counted.
         pub finds_futexes: u32,
         /// 1: user space is told of new cgroups that are no targets, and may make them some.
         pub follows: u32,

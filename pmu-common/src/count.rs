@@ -25,6 +25,10 @@ pub const WAITS_FOR_EXEC: u32 = 1;
 pub const ANNOUNCED: u32 = 2;
 /// [`TaskState::flags`]: the task is blocked on a lock, since [`TaskState::off_since_ns`].
 pub const WAITS_FOR_LOCK: u32 = 4;
+/// [`TaskState::flags`]: the task waits on the run queue [`TaskState::throttling_rq`], which a limit of CPU time may hold back.
+pub const MAY_BE_THROTTLED: u32 = 8;
+/// [`TaskState::flags`]: the task was seen to wait for a lock with priority inheritance.
+pub const INHERITS_PRIORITY: u32 = 16;
 
 wire! {
     /// A task's own counters, as the kernel keeps them in its task struct.
@@ -55,7 +59,7 @@ wire! {
         pub cgroup: u64,
         /// Slot of the owner, [`SLOT_NONE`] or [`SLOT_UNRESOLVED`].
         pub slot: u32,
-        /// [`WAITS_FOR_EXEC`], [`ANNOUNCED`], [`WAITS_FOR_LOCK`].
+        /// [`WAITS_FOR_EXEC`], [`ANNOUNCED`], [`WAITS_FOR_LOCK`], [`MAY_BE_THROTTLED`], [`INHERITS_PRIORITY`].
         pub flags: u32,
         /// Process id in the collector's PID namespace, where that is not the first: a task that has exited has none any more.
         pub process: u32,
@@ -73,7 +77,7 @@ wire! {
         pub blocked_ns: u64,
         /// How much of [`TaskState::wait_ns`] its cgroup's limit of CPU time took.
         pub throttled_ns: u64,
-        /// The run queue of its cgroup that it waits on; 0 where no limit can hold it back.
+        /// The run queue of its cgroup that it waits on, with [`MAY_BE_THROTTLED`].
         pub throttling_rq: u64,
         /// How long that one had been throttled when the task became able to run.
         pub throttling_ns: u64,
@@ -178,20 +182,9 @@ impl Count {
     }
 }
 
-/// How much of `cpu_time_ns`, accounted at `now_ns`, was spent after the task moved to another cgroup at `moved_ns`.
-///
-/// A task that was on a CPU when it moved has run ever since, so the time after the move is `now − moved`; one that
-/// was waiting has run no longer than that, so all of it came after.
-#[must_use]
-#[inline(always)]
-pub const fn cpu_time_after_move_ns(cpu_time_ns: u64, moved_ns: u64, now_ns: u64) -> u64 {
-    let since_move_ns = now_ns.saturating_sub(moved_ns);
-    if cpu_time_ns < since_move_ns { cpu_time_ns } else { since_move_ns }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Count, Reading, cpu_time_after_move_ns};
+    use super::{Count, Reading};
     use crate::histogram::RUNQUEUE;
 
     fn reading(base: u64) -> Reading {
@@ -222,16 +215,6 @@ mod tests {
             (110, 112, 114, 116)
         );
         assert_eq!((count.major_faults, count.migrations, count.changes), (118, 120, 2));
-    }
-
-    #[test]
-    fn a_task_that_moved_while_running_splits_its_time() {
-        assert_eq!(cpu_time_after_move_ns(1_000, 9_700, 10_000), 300);
-    }
-
-    #[test]
-    fn a_task_that_moved_while_waiting_keeps_its_time() {
-        assert_eq!(cpu_time_after_move_ns(200, 9_000, 10_000), 200);
     }
 
     #[test]

@@ -76,8 +76,10 @@ wire! {
         /// How far CLOCK_MONOTONIC and the run queue's clocks were apart when the row began, with what the task that ran then had run
         /// without its being accounted. Where the idle task had the CPU then, what was excluded by then, negated, until it leaves.
         pub pending_base_ns: u64,
+        /// Time that tasks were given here besides [`CpuCount::owners_ns`]: in cgroups that they were moved out of ([`crate::moves`]).
+        pub moved_ns: u64,
         /// Keeps a row at whole cache lines.
-        pub padding: [u64; 7],
+        pub padding: [u64; 6],
     }
 
     /// One row of the map `CPU_SAMPLES`. Written only by that event's sampling program on that CPU.

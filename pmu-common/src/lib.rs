@@ -17,6 +17,7 @@ pub mod interrupt;
 pub mod io;
 pub mod lock;
 pub mod loss;
+pub mod moves;
 pub mod name;
 pub mod off_cpu;
 pub mod off_cpu_stack;

@@ -30,9 +30,16 @@ pub const fn is_lock(operation: u32, expected: u32) -> bool {
     }
 }
 
+/// Is it an operation on a lock with priority inheritance?
+#[must_use]
+#[inline(always)]
+pub const fn inherits_priority(operation: u32) -> bool {
+    matches!(operation & !HOW, LOCK_PI | LOCK_PI2)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::is_lock;
+    use super::{inherits_priority, is_lock};
 
     /// `FUTEX_WAIT_PRIVATE`; what condition variables use; a join's.
     const WAIT_PRIVATE: u32 = 128;
@@ -45,6 +52,7 @@ mod tests {
         assert!(is_lock(9 | 128, 2) && is_lock(WAIT_BITSET_REALTIME, 3), "Rust, rwlocks");
         assert!(is_lock(WAIT_PRIVATE, 4242 | 1 << 31), "musl");
         assert!(is_lock(6 | 128, 0) && is_lock(13, 0), "priority inheritance");
+        assert!(inherits_priority(6 | 128) && inherits_priority(13) && !inherits_priority(WAIT_PRIVATE));
     }
 
     #[test]

@@ -46,7 +46,7 @@ pub mod map {
     pub const FREE_SLOTS: &str = "FREE_SLOTS";
     /// Targets by process, thread or cgroup id, or by [`crate::target::PathKey`].
     pub const TARGETS: &str = "TARGETS";
-    /// Time of the last move to another cgroup (CLOCK_MONOTONIC ns) by process id.
+    /// [`crate::moves::Moves`] by process id.
     pub const MOVES: &str = "MOVES";
     /// Late timers waiting for the steal clock, per CPU.
     pub const LATE: &str = "LATE";

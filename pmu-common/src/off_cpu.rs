@@ -1,6 +1,9 @@
 //! Time off the CPU: what a task waits for, and how a wait is split into the time until it could run again and the rest.
 
-use crate::{count::TaskState, wire};
+use crate::{
+    count::{INHERITS_PRIORITY, TaskState},
+    wire,
+};
 
 /// Kinds of waits.
 pub const KINDS: usize = 6;
@@ -20,8 +23,9 @@ pub const SLEEP: u32 = 5;
 /// [`TaskState::off_since_ns`]: the task left its CPU before counting began.
 pub const BEFORE_COUNTING: u64 = 1;
 
-/// Task states (include/linux/sched.h), the same since Linux 4.14: blocked so that no signal ends it, not part of the load (an idle
+/// Task states (include/linux/sched.h), the same since Linux 4.14: blocked until a signal comes at the latest, blocked so that no signal ends it, not part of the load (an idle
 /// worker of the kernel's), gone.
+const TASK_INTERRUPTIBLE: u32 = 0x1;
 const TASK_UNINTERRUPTIBLE: u32 = 0x2;
 const TASK_DEAD: u32 = 0x80;
 const TASK_NOLOAD: u32 = 0x400;
@@ -64,6 +68,16 @@ pub const fn is_futex_x86_64(call: u32) -> bool {
 #[inline(always)]
 pub const fn is_futex_aarch64(call: u32) -> bool {
     matches!(call, 98 | 449 | 455)
+}
+
+/// Can a wait be for a futex that a task begins in this `state`, its number `waits`, where waits for one can be frozen
+/// ([`crate::config::FUTEXES_FREEZE`])? Most are for I/O, a timer or a message. Those for a lock with priority inheritance cannot be frozen: every
+/// eighth wait is looked at, and all of a task of which such a one was seen (`flags`).
+#[must_use]
+#[inline(always)]
+pub const fn may_wait_for_futex(state: u32, flags: u32, waits: u64) -> bool {
+    state & TASK_INTERRUPTIBLE != 0
+        && (state != TASK_INTERRUPTIBLE || flags & INHERITS_PRIORITY != 0 || waits & 7 == 0)
 }
 
 /// A wait, or as much of it as is over.
@@ -125,9 +139,9 @@ const _: () = assert!(size_of::<OffCpu>() == 64, "rows of two CPUs must not shar
 mod tests {
     use super::{
         BEFORE_COUNTING, IO, RUN_QUEUE, SLEEP, UNINTERRUPTIBLE, Wait, is_futex_aarch64, is_futex_x86_64,
-        kind_of,
+        kind_of, may_wait_for_futex,
     };
-    use crate::count::TaskState;
+    use crate::count::{INHERITS_PRIORITY, TaskState};
 
     fn state(off_since_ns: u64, ready_ns: u64) -> TaskState {
         TaskState { off_since_ns, ready_ns, ..TaskState::ZERO }
@@ -140,6 +154,17 @@ mod tests {
         assert_eq!(state(100, 100).wait(10, 150), wait(0, 50), "preempted");
         assert_eq!(state(100, 0).wait(10, 150), wait(50, 0), "nobody has woken it up");
         assert_eq!(state(100, 160).wait(10, 150), wait(50, 0), "not yet");
+    }
+
+    #[test]
+    fn a_wait_that_cannot_be_frozen_is_seldom_for_a_futex() {
+        // TASK_INTERRUPTIBLE | TASK_FREEZABLE.
+        assert!(may_wait_for_futex(0x2001, 0, 3));
+        // A pipe or a socket, or a lock with priority inheritance.
+        let looked_at = |flags| (0..80).filter(|&waits| may_wait_for_futex(1, flags, waits)).count();
+        assert_eq!((looked_at(0), looked_at(INHERITS_PRIORITY)), (10, 80));
+        // Not until a signal comes; a worker of the kernel's that has nothing to do.
+        assert!(!may_wait_for_futex(2, 0, 0) && !may_wait_for_futex(0x402, INHERITS_PRIORITY, 0));
     }
 
     #[test]

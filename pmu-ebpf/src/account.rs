@@ -2,16 +2,12 @@
 
 use core::ptr;
 
-use aya_ebpf::helpers::bpf_ktime_get_ns;
 use pmu_common::{
     config::{FILTER_CGROUPS, FILTER_NONE},
-    count::{
-        NO_WAIT, Reading, SLOT_NONE, SLOT_UNRESOLVED, TaskState, WAITS_FOR_EXEC, cpu_time_after_move_ns,
-    },
+    count::{NO_WAIT, Reading, SLOT_NONE, SLOT_UNRESOLVED, TaskState, WAITS_FOR_EXEC},
     cpu::CpuCount,
     histogram::RUNQUEUE,
     loss,
-    owner::OwnerKey,
 };
 
 use crate::{
@@ -21,7 +17,8 @@ use crate::{
     cpu::{lose, row},
     culprit, identity,
     intrinsics::masked,
-    maps::{COUNTS, LATENCIES, MOVES},
+    maps::{COUNTS, LATENCIES},
+    moves::{self, Former},
     off_cpu, owner, target, task, throttling, wait,
 };
 
@@ -45,9 +42,15 @@ impl Accounted {
         Self { task: ptr::null_mut(), preempted: false, slot: SLOT_NONE, cpu_time_ns: 0, sum_exec_ns: 0 };
 }
 
-/// Accounts `task`, with this thread id, which is about to leave `cpu` or still runs on it. Call with interrupts off, on that CPU.
+/// Accounts `task`, with this thread id, which is about to leave `cpu` or still runs on it, up to the time that `until_ns` gives (CLOCK_MONOTONIC).
+/// Call with interrupts off, on that CPU.
 #[inline(always)]
-pub(crate) fn account<A: Access>((task, tid): (Pointer, u32), cpu: u32, counts: &mut CpuCount) -> Accounted {
+pub(crate) fn account<A: Access>(
+    (task, tid): (Pointer, u32),
+    cpu: u32,
+    counts: &mut CpuCount,
+    until_ns: impl FnOnce(&CpuCount) -> u64,
+) -> Accounted {
     let Some(pointer) = A::state(task) else {
         begin::<A>(task, counts);
         return Accounted::NOTHING;
@@ -70,7 +73,7 @@ pub(crate) fn account<A: Access>((task, tid): (Pointer, u32), cpu: u32, counts: 
         sum_exec_ns: now.cpu_time_ns,
     };
     if counts.counted != 0 {
-        settle::<A>(task, state, (cpu, counts), &mut done);
+        settle::<A>((task, tid), state, counts, &mut done, until_ns);
         accounted.slot = state.slot;
         let waited_ns = wait::take(tid, state, cpu, counts);
         let throttled_ns = throttling::take::<A>(task, state, waited_ns);
@@ -109,13 +112,14 @@ fn is_in_target(task: Pointer) -> bool {
     config!(filter) != FILTER_CGROUPS || target::cgroup(task::cgroup_and_id(task).1)
 }
 
-/// Makes `state` name the owner of what was done; time from before a move to another cgroup goes to the old one.
+/// Makes `state` name the owner of what was done; time from before moves to other cgroups goes to those that the task was in.
 #[inline(always)]
 fn settle<A: Access>(
-    task: Pointer,
+    (task, tid): (Pointer, u32),
     state: &mut TaskState,
-    (cpu, counts): (u32, &mut CpuCount),
+    counts: &CpuCount,
     done: &mut Reading,
+    until_ns: impl FnOnce(&CpuCount) -> u64,
 ) {
     if !task::cgroups_matter() {
         if state.slot == SLOT_UNRESOLVED {
@@ -123,28 +127,18 @@ fn settle<A: Access>(
         }
         return;
     }
-    let cgroup = task::cgroup::<A>(task);
-    let id = identity::cgroup_id::<A>(cgroup);
+    let id = identity::cgroup_id::<A>(task::cgroup::<A>(task));
     // What is no target may have become one.
     let asks = config!(follows) != 0 && state.slot == SLOT_NONE && state.asked != counts.counted;
-    if id == state.cgroup && state.slot != SLOT_UNRESOLVED && !asks {
-        return;
+    let former = Former { cgroup: state.cgroup, slot: state.slot };
+    if id != state.cgroup || state.slot == SLOT_UNRESOLVED || asks {
+        let (cgroup, id) = task::cgroup_and_id(task);
+        state.asked = counts.counted;
+        state.cgroup = id;
+        state.slot = owner::resolve::<A>(task, cgroup, id);
     }
-    state.asked = counts.counted;
-    let (old_id, old_slot) = (state.cgroup, state.slot);
-    state.cgroup = id;
-    state.slot = owner::resolve::<A>(task, cgroup, id);
-    if id == old_id {
-        return;
-    }
-    let before = before_move::<A>(task, done);
-    done.cpu_time_ns -= before.cpu_time_ns;
-    let old_slot = match old_slot {
-        SLOT_UNRESOLVED => owner::known(&OwnerKey { id: old_id, born_ns: 0 }).unwrap_or(SLOT_NONE),
-        slot => slot,
-    };
-    if old_slot < SLOT_NONE {
-        let _ = add(old_slot, (cpu, counts), &before, NO_WAIT);
+    if moves::are_within(counts) {
+        moves::take_off::<A>((task, tid), state, former, until_ns(counts), &mut done.cpu_time_ns);
     }
 }
 
@@ -161,21 +155,6 @@ pub(crate) fn resolve_for_samples<A: Access>(task: Pointer, state: &mut TaskStat
     if id == state.cgroup {
         state.slot = owner::resolve::<A>(task, cgroup, id);
     }
-}
-
-/// What of `done` came before the task's last move: CPU time only; the rest cannot be told apart and goes to the new
-/// cgroup.
-#[inline(always)]
-fn before_move<A: Access>(task: Pointer, done: &Reading) -> Reading {
-    // SAFETY: the value is copied at once.
-    let Some(moved_ns) = (unsafe { MOVES.get(identity::tgid::<A>(task)) }).copied() else {
-        lose(loss::MOVE_UNTIMED);
-        return Reading::ZERO;
-    };
-    // SAFETY: the helper has no preconditions.
-    let now_ns = unsafe { bpf_ktime_get_ns() };
-    let after_ns = cpu_time_after_move_ns(done.cpu_time_ns, moved_ns, now_ns);
-    Reading { cpu_time_ns: done.cpu_time_ns - after_ns, ..Reading::ZERO }
 }
 
 #[inline(always)]

@@ -24,6 +24,7 @@ mod interrupt;
 mod intrinsics;
 mod lock;
 mod maps;
+mod moves;
 mod object;
 mod off_cpu;
 mod off_cpu_stack;

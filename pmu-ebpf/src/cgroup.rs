@@ -16,8 +16,8 @@ use crate::{
     config::config,
     cpu::lose,
     identity,
-    maps::{MOVES, RING, SLOT_OF},
-    owner, ring_event, target, tracepoint,
+    maps::{RING, SLOT_OF},
+    moves, owner, ring_event, target, tracepoint,
 };
 
 tracepoint! {
@@ -84,19 +84,17 @@ fn try_remove<A: Access>(cgroup: Pointer) -> Option<()> {
 
 tracepoint! {
     /// `trace_cgroup_attach_task(cgroup, path, task, threadgroup)`, kernel/cgroup/cgroup.c: after the move.
-    cgroup_move on "cgroup_attach_task", context => try_move::<Way>(context.arg(0), context.arg(2))
+    cgroup_move on "cgroup_attach_task", context => try_move::<Way>(context.arg(0), context.arg(2), context.arg(3))
 }
 
-/// Notes the time, for the slice that is running; threads of a process move together and the kernel tells of one.
+/// Keeps the move for what of the process is running, and gives the cgroup its slot. Of threads that move together (`threadgroup`) the kernel
+/// tells of one.
 #[inline(always)]
-fn try_move<A: Access>(cgroup: Pointer, task: Pointer) -> Option<()> {
+fn try_move<A: Access>(cgroup: Pointer, task: Pointer, threadgroup: u64) -> Option<()> {
     if !identity::is_v2::<A>(cgroup) {
         return None;
     }
-    // SAFETY: the helper has no preconditions.
-    let now_ns = unsafe { bpf_ktime_get_ns() };
-    if MOVES.insert(identity::tgid::<A>(task), now_ns, 0).is_err() {
-        lose(loss::MAP_FULL);
-    }
+    let slot = owner::of_cgroup(cgroup, identity::cgroup_id::<A>(cgroup));
+    moves::keep::<A>(task, threadgroup, slot);
     Some(())
 }

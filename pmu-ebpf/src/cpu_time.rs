@@ -27,8 +27,9 @@ pub(crate) fn run_queue(task: Pointer) -> Option<Pointer> {
     Some(Probed::pointer(cfs_rq, config!(offsets.cfs_rq_rq)))
 }
 
+/// Up to when a task's CPU time is accounted, by the run queue's task clock.
 #[inline(always)]
-fn exec_start<A: Fields>(task: Pointer) -> u64 {
+pub(crate) fn exec_start<A: Fields>(task: Pointer) -> u64 {
     A::u64(task, config!(offsets.task_exec_start))
 }
 
@@ -101,7 +102,7 @@ pub(crate) fn flush<A: Fields>(counts: &mut CpuCount, task: Pointer, given_ns: u
     let open_ns = now_ns.wrapping_sub(counts.switched_ns);
     let behind_ns = now_ns.wrapping_sub(clock_ns);
     counts.flushed_ns = now_ns;
-    counts.flushed_owners_ns = counts.owners_ns;
+    counts.flushed_owners_ns = counts.owners_ns.wrapping_add(counts.moved_ns);
     counts.flushed_idle_ns = counts.idle_clock_ns;
     counts.flushed_between_ns = counts.between_ns;
     if idle {

@@ -84,15 +84,21 @@ fn charge_wait(cpu: u64, victim: u64, ready_cpu: u64, wait_ns: u64) -> u64 {
         // Most began in the span before, and a call costs as much as the rest.
         last.slot as u32
     } else {
-        for call in 0..(SPANS / SPANS_A_CALL) as u64 {
-            let newest = begun.wrapping_sub(1).wrapping_sub(call * SPANS_A_CALL as u64);
-            if charge_spans(cpu, victim, newest, ready_ns) != 0 {
-                break;
-            }
-        }
-        return 0;
+        return charge_all(cpu, victim, begun.wrapping_sub(1), ready_ns);
     };
     add(culprits, cpu, pair(victim as u32, whole), wait_ns);
+    0
+}
+
+/// [`charge_span`] of all spans, from the one with this number back.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn charge_all(cpu: u64, victim: u64, newest: u64, ready_ns: u64) -> u64 {
+    for call in 0..(SPANS / SPANS_A_CALL) as u64 {
+        if charge_spans(cpu, victim, newest.wrapping_sub(call * SPANS_A_CALL as u64), ready_ns) != 0 {
+            break;
+        }
+    }
     0
 }
 

@@ -1,11 +1,12 @@
 //! Program run on each CPU before a drain: accounts the task that is running there, so that one which never switches
 //! counts too, begins the next slice if one is wanted, and classifies late timers that wait.
 
-use aya_ebpf::{macros::raw_tracepoint, programs::RawTracePointContext};
+use aya_ebpf::{helpers::bpf_ktime_get_ns, macros::raw_tracepoint, programs::RawTracePointContext};
 use pmu_common::count::SLOT_NONE;
 
 use crate::{
-    Way, access::Access, account::account, counter, cpu::this_cpu, cpu_time, maps::CPUS, task, timer,
+    Way, access::Access, account::account, config::config, counter, cpu::this_cpu, cpu_time, maps::CPUS,
+    moves, task, timer,
 };
 
 /// Never attached: user space runs it on a CPU through `BPF_PROG_TEST_RUN`, which interrupts that CPU. Part of what the macro makes of it, as
@@ -28,7 +29,11 @@ fn try_flush<A: Access>() -> Option<()> {
     let (slot, given_ns) = if tid == 0 {
         (SLOT_NONE, 0)
     } else {
-        let accounted = account::<A>((task, tid), cpu, counts);
+        let accounted = account::<A>((task, tid), cpu, counts, |counts| {
+            // SAFETY: the helper has no preconditions.
+            let now_ns = unsafe { bpf_ktime_get_ns() };
+            moves::accounted_until::<A>(counts, task, now_ns - config!(tick_period_ns), now_ns)
+        });
         (accounted.slot, accounted.sum_exec_ns)
     };
     cpu_time::flush::<A>(counts, task, given_ns);

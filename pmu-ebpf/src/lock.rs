@@ -3,14 +3,16 @@
 //! system call that it is in.
 
 use pmu_common::{
-    count::{SLOT_NONE, TaskState, WAITS_FOR_LOCK},
+    config::FUTEXES_FREEZE,
+    count::{INHERITS_PRIORITY, SLOT_NONE, TaskState, WAITS_FOR_LOCK},
     cpu::CpuCount,
-    lock::is_lock,
+    lock::{inherits_priority, is_lock},
+    off_cpu::may_wait_for_futex,
     owner::Rare,
 };
 
 use crate::{
-    access::{Access, Pointer},
+    access::{Access, Fields, Pointer},
     config::config,
     intrinsics::add,
     maps::OWNERS,
@@ -30,10 +32,11 @@ pub(crate) fn leave<A: Access>(
         return;
     }
     let blocks = state.ready_ns == 0 && slot < SLOT_NONE && counts.counted != 0;
-    if blocks && is_in_lock::<A>(task) {
-        state.flags |= WAITS_FOR_LOCK;
+    let found = if blocks && may_be_in_futex::<A>(task, state) { flags_of_wait::<A>(task) } else { 0 };
+    if found != 0 {
+        state.flags |= found;
         state.off_since_ns = now_ns;
-    } else {
+    } else if state.flags & WAITS_FOR_LOCK != 0 {
         // A wait that no wake-up ended: those are not seen any more.
         state.flags &= !WAITS_FOR_LOCK;
     }
@@ -46,8 +49,15 @@ pub(crate) fn wake(state: &mut TaskState, now_ns: u64) {
         return;
     }
     state.flags &= !WAITS_FOR_LOCK;
-    let waited_ns = now_ns.wrapping_sub(state.off_since_ns);
-    if let Some(rare) = rare(state.slot) {
+    add_lock_wait(u64::from(state.slot), now_ns.wrapping_sub(state.off_since_ns));
+}
+
+/// Adds a wait to the row of the owner in a slot. A function of its own, of numbers only: few wake-ups end such a wait, and the verifier looks at
+/// it once.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn add_lock_wait(slot: u64, waited_ns: u64) -> u64 {
+    if let Some(rare) = rare(slot as u32) {
         // SAFETY: the lookup gave a live row, and every CPU adds to it.
         unsafe {
             add(&raw mut (*rare).lock_waits, 1);
@@ -57,6 +67,7 @@ pub(crate) fn wake(state: &mut TaskState, now_ns: u64) {
             add(&raw mut (*rare).lock_wait_ns, waited_ns);
         }
     }
+    0
 }
 
 /// What seldom happens to the owner in a slot.
@@ -66,12 +77,34 @@ pub(crate) fn rare(slot: u32) -> Option<*mut Rare> {
     OWNERS.get_ptr_mut(slot).map(|owner| unsafe { &raw mut (*owner).rare })
 }
 
+/// Can the task wait for a futex, by its state? To find the registers that it entered the kernel with takes a call, this two loads.
 #[inline(always)]
-fn is_in_lock<A: Access>(task: Pointer) -> bool {
-    let registers = A::user_registers(task);
-    is_futex(system_call::<A>(registers))
-        && is_lock(
-            A::u32(registers, config!(offsets.regs_second)),
-            A::u32(registers, config!(offsets.regs_third)),
+fn may_be_in_futex<A: Fields>(task: Pointer, state: &TaskState) -> bool {
+    config!(finds_futexes) != FUTEXES_FREEZE
+        || may_wait_for_futex(
+            A::u32(task, config!(offsets.task_state)),
+            state.flags,
+            state.last.voluntary_switches,
         )
+}
+
+/// What a task's state says while it waits for a lock, 0 if it waits for something else.
+#[inline(always)]
+fn flags_of_wait<A: Access>(task: Pointer) -> u32 {
+    let registers = A::user_registers(task);
+    let call = system_call::<A>(registers);
+    let operation = A::u32(registers, config!(offsets.regs_second));
+    let expected = A::u32(registers, config!(offsets.regs_third));
+    flags_of_call(call.into(), operation.into(), expected.into()) as u32
+}
+
+/// The same of a system call and its arguments, as a function of its own: the verifier looks at its questions once.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn flags_of_call(call: u64, operation: u64, expected: u64) -> u64 {
+    if !is_futex(call as u32) || !is_lock(operation as u32, expected as u32) {
+        return 0;
+    }
+    let inherits = if inherits_priority(operation as u32) { INHERITS_PRIORITY } else { 0 };
+    u64::from(WAITS_FOR_LOCK | inherits)
 }

@@ -17,6 +17,7 @@ use pmu_common::{
     gap::Late,
     histogram::RunqueueBuckets,
     interrupt::{Interrupted, Interrupts},
+    moves::Moves,
     off_cpu::OffCpu,
     off_cpu_stack::Pace,
     owner::{Owner, OwnerKey},
@@ -95,9 +96,10 @@ pub(crate) static FREE_SLOTS: Stack<u32> = Stack::with_max_entries(1, 0);
 /// (kernel/bpf/verifier.c, `check_map_prog_compatibility`).
 #[map]
 pub(crate) static TARGETS: HashMap<u64, u32> = HashMap::with_max_entries(1, 0);
-/// Written by `cgroup_move`, read at the process's next switch. Old moves give way.
+/// Moves between cgroups, by process id, or by that of a thread that was moved alone. Written by `cgroup_move`, read where a task of the process
+/// is accounted. Processes that were moved long ago give way.
 #[map]
-pub(crate) static MOVES: LruHashMap<u32, u64> = LruHashMap::with_max_entries(1024, 0);
+pub(crate) static MOVES: LruHashMap<u32, Moves> = LruHashMap::with_max_entries(1024, 0);
 /// Written by `timer` and `flush`: [`crate::timer::PENDING`] rows per CPU.
 #[map]
 pub(crate) static LATE: Array<Late> = Array::with_max_entries(1, 0);

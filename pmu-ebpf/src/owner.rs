@@ -28,16 +28,35 @@ const MEMBER: u32 = SLOT_OTHER;
 /// Bytes of `task_struct.comm`.
 pub(crate) const COMM_BYTES: u32 = 16;
 
-/// Slot of a task that is now in `cgroup` with this `id` (both ignored where cgroups do not matter).
+/// Slot of a task that is now in `cgroup` with this `id` ([`task::cgroup_and_id`]; both ignored where cgroups do not matter).
 #[inline(always)]
 pub(crate) fn resolve<A: Access>(task: Pointer, cgroup: Pointer, id: u64) -> u32 {
     if task::cgroups_matter() {
-        let slot = of_cgroup(cgroup, id);
+        let slot = slot_of_cgroup(cgroup as u64, id) as u32;
         if slot == SLOT_NONE || config!(by) == BY_CGROUP {
             return slot;
         }
     }
-    if config!(by) == BY_THREAD { of_thread::<A>(task) } else { of_process::<A>(task) }
+    if config!(by) == BY_THREAD {
+        of_thread::<A>(task)
+    } else {
+        slot_of_process(identity::leader(task) as u64, task::process_of::<A>(task).into()) as u32
+    }
+}
+
+/// [`of_cgroup`] as a function of its own, of numbers only, as is [`slot_of_process`]: what looks for a slot does so seldom, and the verifier
+/// looks at it once a program, where it followed all that comes behind for each way through.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn slot_of_cgroup(cgroup: u64, id: u64) -> u64 {
+    of_cgroup(cgroup as Pointer, id).into()
+}
+
+/// Slot of the process with this first thread and this id.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn slot_of_process(leader: u64, process: u64) -> u64 {
+    of_process(leader as Pointer, process as u32).into()
 }
 
 /// A thread that has exited is known: `process::exit` sees to that.
@@ -56,13 +75,12 @@ fn of_thread<A: Access>(task: Pointer) -> u32 {
 }
 
 #[inline(always)]
-fn of_process<A: Access>(task: Pointer) -> u32 {
-    let key = task::process_key::<A>(task);
+fn of_process(leader: Pointer, process: u32) -> u32 {
+    let key = task::key_of_process(leader, process);
     if let Some(slot) = known(&key) {
         return slot;
     }
     let slot = allocate(&key, |owner| {
-        let leader = identity::leader(task);
         let parent = Probed::pointer(leader, config!(offsets.task_real_parent));
         // SAFETY: `owner` is a live row that nobody else writes until it is published.
         let owner = unsafe { &mut *owner };
@@ -70,7 +88,7 @@ fn of_process<A: Access>(task: Pointer) -> u32 {
         read_name(leader, &mut owner.name);
     });
     // One that ran from its fork to its end without a switch has its first behind its exit, where nobody knew it yet.
-    if task::is_over(task) {
+    if task::is_over(leader) {
         forget(&key, slot);
     }
     slot
@@ -100,7 +118,7 @@ pub(crate) fn end(slot: u32) -> Option<()> {
 
 /// Slot of a cgroup, or where processes own the counts: [`MEMBER`] if it is wanted, [`SLOT_NONE`] if not.
 #[inline(always)]
-fn of_cgroup(cgroup: Pointer, id: u64) -> u32 {
+pub(crate) fn of_cgroup(cgroup: Pointer, id: u64) -> u32 {
     let key = OwnerKey { id, born_ns: 0 };
     if let Some(slot) = known(&key) {
         return slot;

@@ -69,7 +69,7 @@ fn arrive<A: Access>(next: Pointer, cpu: u32, counts: &CpuCount, now_ns: u64) ->
     pointer
 }
 
-/// The task leaves the CPU: a preempted one waits from now on. Its owner's slot, and the CPU time it was just given.
+/// The task leaves the CPU: a preempted one waits from now on, one that blocks maybe for a lock. Its owner's slot, and the CPU time it was just given.
 #[inline(always)]
 fn leave<A: Access>(
     context: *mut c_void,
@@ -78,7 +78,7 @@ fn leave<A: Access>(
     counts: &mut CpuCount,
     now_ns: u64,
 ) -> (u32, u64) {
-    let accounted = account::<A>((prev, prev_tid), cpu, counts);
+    let accounted = account::<A>((prev, prev_tid), cpu, counts, |_| now_ns);
     if accounted.task.is_null() {
         return (SLOT_NONE, 0);
     }
@@ -87,7 +87,7 @@ fn leave<A: Access>(
     state.ready_ns = if accounted.preempted { now_ns } else { 0 };
     state.ready_cpu = cpu;
     if accounted.preempted {
-        throttling::begin::<A>(prev, state);
+        throttling::preempt::<A>(prev, state);
     }
     off_cpu::leave::<A>(prev, state, counts, now_ns);
     lock::leave::<A>(prev, state, accounted.slot, counts, now_ns);
@@ -122,6 +122,6 @@ fn try_wake<A: Access>(task: Pointer) {
         lock::wake(state, now_ns);
         state.ready_ns = now_ns;
         state.ready_cpu = culprit::queue_of::<A>(task);
-        throttling::begin::<A>(task, state);
+        throttling::wake::<A>(task, state);
     }
 }

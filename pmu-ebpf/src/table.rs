@@ -26,6 +26,7 @@ impl Access for Probed {
     }
 
     #[inline(always)]
+    #[expect(clippy::needless_borrows_for_generic_args, reason = "a copy would be on the stack")]
     fn create_state(task: Pointer) -> Option<*mut TaskState> {
         if let Some(state) = Self::state(task) {
             return Some(state);

@@ -78,10 +78,13 @@ pub(crate) fn cgroup_and_id(task: Pointer) -> (Pointer, u64) {
 /// Identity of the task's process.
 #[inline(always)]
 pub(crate) fn process_key<A: Access>(task: Pointer) -> OwnerKey {
-    OwnerKey {
-        id: u64::from(process_of::<A>(task)),
-        born_ns: Probed::u64(leader(task), config!(offsets.task_start_boottime)),
-    }
+    key_of_process(leader(task), process_of::<A>(task))
+}
+
+/// The same, of its first thread and its id.
+#[inline(always)]
+pub(crate) fn key_of_process(leader: Pointer, process: u32) -> OwnerKey {
+    OwnerKey { id: u64::from(process), born_ns: Probed::u64(leader, config!(offsets.task_start_boottime)) }
 }
 
 /// Identity of the task as a thread. Its id stays when the task has exited, when others no longer know it.
@@ -128,5 +131,4 @@ pub(crate) fn init<A: Access>(task: Pointer, flags: u32) {
     state.asked = 0;
     state.blocked_ns = NO_WAIT;
     state.throttled_ns = 0;
-    state.throttling_rq = 0;
 }

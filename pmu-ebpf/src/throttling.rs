@@ -7,7 +7,7 @@
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use pmu_common::{
     config::ABSENT,
-    count::{NO_WAIT, TaskState},
+    count::{MAY_BE_THROTTLED, NO_WAIT, TaskState},
     throttling::{Throttled, of_wait, so_far},
 };
 
@@ -19,18 +19,57 @@ use crate::{
     wait,
 };
 
+/// The task wakes up. Since Linux 6.18 a limit takes none that slept.
+#[inline(always)]
+pub(crate) fn wake<A: Fields>(task: Pointer, state: &mut TaskState) {
+    if !takes_tasks() && is_known() {
+        note::<A>(task, state);
+    } else {
+        forget(state);
+    }
+}
+
+/// The task leaves its CPU and could go on. Since Linux 6.18 it waits for a limit only if that has taken it off its run queue.
+#[inline(always)]
+pub(crate) fn preempt<A: Fields>(task: Pointer, state: &mut TaskState) {
+    if is_known() && (!takes_tasks() || is_taken::<A>(task)) {
+        note::<A>(task, state);
+    } else {
+        forget(state);
+    }
+}
+
+/// Most that wait for a CPU wait for no limit: what they write stays in the cache line that they use anyway.
+#[inline(always)]
+fn forget(state: &mut TaskState) {
+    if state.flags & MAY_BE_THROTTLED != 0 {
+        state.flags &= !MAY_BE_THROTTLED;
+    }
+}
+
+/// The run queue of the task's cgroup. Where few wait for a limit by address: see [`Probed`].
+#[inline(always)]
+fn run_queue<A: Fields>(task: Pointer) -> Pointer {
+    let offset = config!(offsets.task_cfs_rq);
+    if takes_tasks() { Probed::pointer(task, offset) } else { A::pointer(task, offset) }
+}
+
 /// Notes how long the run queue of `task`, which could run from now on, has been throttled so far.
 #[inline(always)]
-pub(crate) fn begin<A: Fields>(task: Pointer, state: &mut TaskState) {
-    state.throttling_rq = 0;
-    // Since Linux 6.18 only a task that leaves its CPU because of the limit waits for it.
-    if !is_known() || takes_tasks() && !is_taken::<A>(task) {
-        return;
-    }
-    let rq = A::pointer(task, config!(offsets.task_cfs_rq));
-    if !rq.is_null() {
+fn note<A: Fields>(task: Pointer, state: &mut TaskState) {
+    let rq = run_queue::<A>(task);
+    if rq.is_null() {
+        forget(state);
+    } else {
+        state.flags |= MAY_BE_THROTTLED;
         state.throttling_rq = rq as u64;
-        state.throttling_ns = if is_timed() { timed_ns(rq as u64) } else { throttled_ns::<A>(rq) };
+        state.throttling_ns = if is_timed() {
+            timed_ns(rq as u64)
+        } else if takes_tasks() {
+            throttled_by(rq as u64)
+        } else {
+            throttled_ns::<A>(rq)
+        };
     }
 }
 
@@ -97,22 +136,37 @@ fn throttled_ns<A: Fields>(rq: Pointer) -> u64 {
 /// What of a wait that is over a limit took, by the run queue that the task waited on, whichever it is on now.
 #[inline(always)]
 fn ended<A: Fields>(task: Pointer, state: &mut TaskState, wait_ns: u64) -> u64 {
-    let waited_on = state.throttling_rq;
-    if waited_on == 0 {
+    if state.flags & MAY_BE_THROTTLED == 0 {
         return 0;
     }
-    state.throttling_rq = 0;
+    state.flags &= !MAY_BE_THROTTLED;
+    let waited_on = state.throttling_rq;
     if is_timed() {
         let ended_ns = timed(waited_on).map_or(0, |throttled| throttled.ended_ns);
         return of_wait(state.throttling_ns, ended_ns, wait_ns);
     }
-    let rq = A::pointer(task, config!(offsets.task_cfs_rq));
-    let ended_ns = if rq as u64 == waited_on && !rq.is_null() {
-        A::u64(rq, config!(offsets.cfs_rq_throttled))
-    } else {
-        Probed::u64(waited_on as Pointer, config!(offsets.cfs_rq_throttled))
-    };
+    let ended = config!(offsets.cfs_rq_throttled);
+    let by_address = || Probed::u64(waited_on as Pointer, ended);
+    if takes_tasks() {
+        return throttled_since(waited_on, state.throttling_ns, wait_ns);
+    }
+    let rq = run_queue::<A>(task);
+    let ended_ns = if rq as u64 == waited_on && !rq.is_null() { A::u64(rq, ended) } else { by_address() };
     of_wait(state.throttling_ns, ended_ns, wait_ns)
+}
+
+/// [`throttled_ns`] of the run queue at this address. A function of its own, of numbers only: few waits need it, and the verifier looks at it once.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn throttled_by(rq: u64) -> u64 {
+    throttled_ns::<Probed>(rq as Pointer)
+}
+
+/// What a limit took of a wait that is over, on the run queue at this address, which had been throttled for `since_ns` when it began.
+#[unsafe(no_mangle)]
+#[inline(never)]
+extern "C" fn throttled_since(rq: u64, since_ns: u64, wait_ns: u64) -> u64 {
+    of_wait(since_ns, Probed::u64(rq as Pointer, config!(offsets.cfs_rq_throttled)), wait_ns)
 }
 
 /// How long a run queue has been throttled since the programs were attached, up to now.

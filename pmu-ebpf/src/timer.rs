@@ -27,7 +27,7 @@ use crate::{
     cpu::{lose, row, this_cpu},
     cpu_time, interrupt,
     maps::{CONTROL, COUNTS, CPUS, LATE, RING},
-    owner, registers, task, tracepoint,
+    moves, owner, registers, task, tracepoint,
 };
 
 /// Late timers per CPU that can wait at a time.
@@ -67,6 +67,7 @@ fn try_timer<A: Access>(context: &impl EbpfContext, timer: Pointer, now: Pointer
     let slot = task::slot::<A>(task).unwrap_or(SLOT_NONE);
     let at_enable = u32::from(code == CODE_KERNEL && registers::is_at_enable(registers));
     if kind == TIMER_TICK && !idle {
+        let _ = moves::at_tick::<A>(task, counts, due_ns, now_ns);
         count_tick(counts, cpu, slot, code, if is_late { 0 } else { at_enable });
     }
     if !is_late {

@@ -1,8 +1,14 @@
 //! Cgroups: CPU time against the cgroup's own `cpu.stat`.
 
-use std::{os::unix::fs::MetadataExt as _, path::Path, thread::sleep, time::Duration};
+use std::{
+    os::unix::fs::MetadataExt as _,
+    path::Path,
+    thread::sleep,
+    time::{Duration, Instant},
+};
 
 use pmbpf::machine::cgroup::Layout;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::{
     support::{
@@ -130,6 +136,65 @@ fn of_a_move() -> ([f64; 2], [f64; 2]) {
     assert!(truth[0] > 5e8 && truth[1] > 5e8, "it moved in between: {truth:?}");
     assert_eq!(rows.summary()["losses"]["move_untimed"], serde_json::Value::Null);
     (ours, truth)
+}
+
+#[test]
+fn a_task_that_is_moved_every_millisecond_is_billed_to_each_cgroup() {
+    // Each cgroup as long as the others; the first as long as both others, and in step with nothing.
+    for turns_us in [[1000, 1000, 1000], [1600, 800, 800]] {
+        for (way, _) in ways() {
+            moved_often(way, turns_us.map(Duration::from_micros));
+        }
+    }
+}
+
+/// Moves a busy task round three cgroups, which has it for so long in turn: what it did in each is what it was in each by the clock. The
+/// kernel's `cpu.stat` has the sum; each of its parts is what was accounted while the task was there, up to a tick late.
+fn moved_often(way: &str, turns: [Duration; 3]) {
+    let groups = ["one", "two", "three"].map(Cgroup::new);
+    let paths = groups.iter().flat_map(|group| ["--cgroup", &group.path]);
+    let arguments: Vec<&str> = ["--attach", way, "--no-sampling"].into_iter().chain(paths).collect();
+    let running = Running::start(&arguments);
+    let hog = groups[0].spawn(&format!("chrt -r 10 taskset -c 1 {} 60", workload("spin", &["-g"])));
+    wait_until("it runs", || groups[0].usage_ns() > 1e8);
+    // That CPU is the other task's alone.
+    let (here, mut other) = (sched_getaffinity(None).unwrap(), CpuSet::new());
+    other.set(0);
+    sched_setaffinity(None, &other).unwrap();
+    let usage_ns = || groups.iter().map(Cgroup::usage_ns).sum::<f64>();
+    let (mut in_each, before_ns) = ([Duration::ZERO; 3], usage_ns());
+    let (begun, mut turn, mut entered) = (Instant::now(), 0, Instant::now());
+    while begun.elapsed() < 2 * SECOND {
+        sleep(turns[turn]);
+        let next = (turn + 1) % groups.len();
+        groups[next].enter(hog.pid());
+        let now = Instant::now();
+        in_each[turn] += now - entered;
+        (turn, entered) = (next, now);
+    }
+    let until_ns = usage_ns();
+    drop(hog);
+    sched_setaffinity(None, &here).unwrap();
+    let truth_ns: f64 = groups.iter().map(Cgroup::settled_usage_ns).sum();
+    let rows = running.stop();
+    let ours = groups.each_ref().map(|group| rows.of_cgroup("cpu_time", &group.path));
+    let moved = in_each.iter().sum::<Duration>().as_secs_f64() * 1e9;
+    let lost_ns = moved - (until_ns - before_ns);
+    let shown = format!("{way} {turns:?}: {ours:?} ns of {in_each:?}, {lost_ns} lost");
+    assert_close(&shown, ours.iter().sum(), truth_ns, 0.001, 2e5);
+    assert_eq!(rows.summary()["losses"]["move_untimed"], serde_json::Value::Null, "{shown}");
+    for index in [1, 2] {
+        let expected_ns = in_each[index].as_nanos() as f64 * (1.0 - lost_ns / moved);
+        let row = rows
+            .of_kind("metric")
+            .find(|row| row["metric"] == "cpu_time" && row["owner"]["path"] == groups[index].path.as_str());
+        let half_ns = row.map(|row| row["high"].as_f64().unwrap() - row["value"].as_f64().unwrap()).unwrap();
+        // What it did last it did where it was.
+        let end_ns = if index == turn { truth_ns - until_ns } else { 0.0 };
+        // What others or the hypervisor had of the CPU (50 ms of each second, if others want it: `sched_rt_runtime_us`) was in a few long spans.
+        let distance = half_ns + end_ns + lost_ns.abs();
+        assert_close(&shown, ours[index], expected_ns, 0.01, distance);
+    }
 }
 
 #[test]

@@ -103,11 +103,28 @@ fn judge(loaded: Result<(), Option<Errno>>, said: &str) -> (Answer, Answer) {
     }
 }
 
+/// Can tasks that wait for a futex be frozen, and does their state say so, in the kernel with this release? No type of the kernel's and no
+/// helper came with it (kernel/futex/waitwake.c, `TASK_FREEZABLE`).
+pub(super) fn futexes_freeze(release: &[u8]) -> bool {
+    const SINCE: [u32; 2] = [6, 1];
+    let mut numbers = release.split(|byte| !byte.is_ascii_digit());
+    let mut number = || std::str::from_utf8(numbers.next()?).ok()?.parse().ok();
+    number().zip(number()).is_some_and(|(version, patch_level)| [version, patch_level] >= SINCE)
+}
+
 #[cfg(test)]
 mod tests {
     use rustix::io::Errno;
 
-    use super::{super::fallback::Answer, judge};
+    use super::{super::fallback::Answer, futexes_freeze, judge};
+
+    #[test]
+    fn waits_for_a_futex_can_be_frozen_since_linux_6_1() {
+        let since: [&[u8]; 4] = [b"6.1.0-39-amd64", b"6.12.48+deb13-amd64", b"7.0.0", b"10.0"];
+        assert!(since.into_iter().all(futexes_freeze));
+        let before: [&[u8]; 5] = [b"5.10.0-46-cloud-amd64", b"5.14.0-570.el9", b"6.0.19", b"6", b"next"];
+        assert!(!before.into_iter().any(futexes_freeze));
+    }
 
     #[test]
     fn a_helper_that_the_verifier_does_not_know_is_missing() {

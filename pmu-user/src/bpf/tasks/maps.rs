@@ -71,7 +71,7 @@ pub(super) fn sizes(plan: &Plan, machine: &Machine, log: Log, run_queues: u32) -
         (names::SLOT_OF, ANSWERS_MIN.max(plan.slots.saturating_mul(4))),
         (names::FREE_SLOTS, plan.slots),
         (names::TARGETS, targets(plan)),
-        (names::MOVES, only(plan.uses_cgroups(), 4096)),
+        (names::MOVES, only(plan.uses_cgroups(), 512)),
         (names::LATE, cpus * PENDING),
         (names::SCRATCH, cpus),
         (names::COPIES, only(!plan.unwind.is_fp(), cpus)),

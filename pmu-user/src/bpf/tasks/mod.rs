@@ -7,7 +7,7 @@ use std::io::Error;
 
 use aya::programs::{RawTracePoint, RawTracePointRunOptions, TestRun as _};
 use pmu_common::{
-    config::{ABSENT, Config, Offsets, UNWIND_ALL},
+    config::{ABSENT, Config, FUTEXES_FREEZE, Offsets, UNWIND_ALL},
     name::{map, program},
 };
 
@@ -105,7 +105,10 @@ impl Object {
             timer_now_by_value: u32::from(facts.btf.timer_now_by_value()),
             sample_inserts: u32::from(lets_insert(plan)),
             unwind: if finds_user_registers { UNWIND_ALL } else { planned.unwind },
-            finds_futexes: u32::from(finds_futexes),
+            finds_futexes: match finds_futexes {
+                true if probe::futexes_freeze(machine.kernel.as_bytes()) => FUTEXES_FREEZE,
+                found => u32::from(found),
+            },
             times_throttling: u32::from(times_throttling),
             ..planned
         };
