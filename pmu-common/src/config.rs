@@ -42,6 +42,13 @@ pub const TARGET_FROM_EXEC: u32 = 1;
 /// (ids end at 2²², `PID_MAX_LIMIT` in include/linux/threads.h).
 pub const OUTSIDE: u32 = 1 << 31;
 
+/// [`Config::names`]: a process keeps its slot, whatever it is called and executes.
+pub const KEEPS_SLOT: u32 = 0;
+/// [`Config::names`]: a process is another owner from when its first thread has another name.
+pub const OWNER_IS_COMM: u32 = 1;
+/// [`Config::names`]: processes are named by their executable files, and are another owner from when they execute another one.
+pub const OWNER_IS_EXE: u32 = 2;
+
 wire! {
     /// The PID namespace whose ids the programs give, and where a task's id in it is. Offsets are in bytes.
     pub struct PidNamespace {
@@ -97,8 +104,8 @@ wire! {
         /// Descriptors of counters per CPU, those of running times included (see [`crate::turn`]); 0: nothing is counted
         /// per owner.
         pub counters: u32,
-        /// 1: processes are named by their executable files.
-        pub executables: u32,
+        /// [`KEEPS_SLOT`], [`OWNER_IS_COMM`] or [`OWNER_IS_EXE`].
+        pub names: u32,
         /// [`UNWIND_OFF`], [`UNWIND_USER_MODE`] or [`UNWIND_ALL`].
         pub unwind: u32,
         /// 1: waits for a CPU are charged to whoever had it.

@@ -29,6 +29,8 @@ pub const WAITS_FOR_LOCK: u32 = 4;
 pub const MAY_BE_THROTTLED: u32 = 8;
 /// [`TaskState::flags`]: the task was seen to wait for a lock with priority inheritance.
 pub const INHERITS_PRIORITY: u32 = 16;
+/// [`TaskState::flags`]: the running task is accounted because its process becomes another owner.
+pub const DIVIDES: u32 = 32;
 
 wire! {
     /// A task's own counters, as the kernel keeps them in its task struct.
@@ -59,7 +61,8 @@ wire! {
         pub cgroup: u64,
         /// Slot of the owner, [`SLOT_NONE`] or [`SLOT_UNRESOLVED`].
         pub slot: u32,
-        /// [`WAITS_FOR_EXEC`], [`ANNOUNCED`], [`WAITS_FOR_LOCK`], [`MAY_BE_THROTTLED`], [`INHERITS_PRIORITY`].
+        /// [`WAITS_FOR_EXEC`], [`ANNOUNCED`], [`WAITS_FOR_LOCK`], [`MAY_BE_THROTTLED`], [`INHERITS_PRIORITY`],
+        /// [`DIVIDES`].
         pub flags: u32,
         /// Process id in the collector's PID namespace, where that is not the first: a task that has exited has none any more.
         pub process: u32,

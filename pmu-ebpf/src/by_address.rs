@@ -17,6 +17,7 @@ mod counter;
 mod cpu;
 mod cpu_time;
 mod culprit;
+mod divide;
 mod flush;
 mod identity;
 mod interrupt;

@@ -2,7 +2,10 @@
 //! counts too, begins the next slice if one is wanted, and classifies late timers that wait.
 
 use aya_ebpf::{helpers::bpf_ktime_get_ns, macros::raw_tracepoint, programs::RawTracePointContext};
-use pmu_common::count::SLOT_NONE;
+use pmu_common::{
+    config::KEEPS_SLOT,
+    count::{DIVIDES, SLOT_NONE},
+};
 
 use crate::{
     Way, access::Access, account::account, config::config, counter, cpu::this_cpu, cpu_time, maps::CPUS,
@@ -24,6 +27,15 @@ fn try_flush<A: Access>() -> Option<()> {
     // SAFETY: the lookup gave a live row, and only this CPU writes it, with interrupts off.
     let counts = unsafe { &mut *CPUS.get_ptr_mut(cpu)? };
     let task = A::current();
+    if config!(names) != KEEPS_SLOT
+        && let Some(state) = A::state(task)
+    {
+        // SAFETY: the state is the running task's own.
+        if unsafe { (*state).flags } & DIVIDES != 0 {
+            // What this has interrupted accounts the task at this moment.
+            return None;
+        }
+    }
     timer::settle_all(cpu, timer::stolen_ns(task));
     let tid = task::tid::<A>(task);
     let (slot, given_ns) = if tid == 0 {

@@ -5,7 +5,7 @@ use aya_ebpf::{
     helpers::{bpf_ktime_get_ns, bpf_probe_read_kernel_str_bytes, generated::bpf_probe_read_kernel},
 };
 use pmu_common::{
-    config::{ABSENT, BY_CGROUP, BY_THREAD},
+    config::{ABSENT, BY_CGROUP, BY_THREAD, KEEPS_SLOT, OWNER_IS_EXE},
     count::{SLOT_NONE, SLOT_OTHER},
     loss,
     owner::{Owner, OwnerKey},
@@ -19,7 +19,7 @@ use crate::{
     cpu::{lose, this_cpu},
     identity,
     maps::{FREE_SLOTS, OWNERS, SLOT_OF},
-    ring_event, target, task,
+    process, ring_event, target, task,
 };
 
 /// Value in `SLOT_OF` for a wanted cgroup whose processes own the counts.
@@ -80,18 +80,27 @@ fn of_process(leader: Pointer, process: u32) -> u32 {
     if let Some(slot) = known(&key) {
         return slot;
     }
-    let slot = allocate(&key, |owner| {
+    let slot = begin(leader, &key, |name| read_name(leader, name));
+    // One that ran from its fork to its end without a switch has its first behind its exit, where nobody knew it yet.
+    if task::is_over(leader) {
+        if config!(names) != KEEPS_SLOT {
+            let _ = process::count_exit(slot);
+        }
+        forget(&key, slot);
+    }
+    slot
+}
+
+/// Gives the process of a first thread a slot, with the name that `describe` writes.
+#[inline(always)]
+pub(crate) fn begin(leader: Pointer, key: &OwnerKey, describe: impl FnOnce(&mut [u8])) -> u32 {
+    allocate(key, |owner| {
         let parent = Probed::pointer(leader, config!(offsets.task_real_parent));
         // SAFETY: `owner` is a live row that nobody else writes until it is published.
         let owner = unsafe { &mut *owner };
         owner.parent = u64::from(identity::process::<Probed>(parent));
-        read_name(leader, &mut owner.name);
-    });
-    // One that ran from its fork to its end without a switch has its first behind its exit, where nobody knew it yet.
-    if task::is_over(leader) {
-        forget(&key, slot);
-    }
-    slot
+        describe(&mut owner.name);
+    })
 }
 
 /// The process is over. Its slot stays for what is still to come, until user space frees it.
@@ -199,7 +208,7 @@ pub(crate) fn read_comm(task: Pointer, name: &mut [u8]) {
 /// Copies what a process is called: its executable file where that is asked for and there is one, else its first thread.
 #[inline(always)]
 pub(crate) fn read_name(leader: Pointer, name: &mut [u8]) {
-    if config!(executables) == 0 || !read_executable(leader, name) {
+    if config!(names) != OWNER_IS_EXE || !read_executable(leader, name) {
         read_comm(leader, name);
     }
 }

@@ -1,7 +1,7 @@
 //! Programs on the life of processes: fork, exec, exit.
 
 use pmu_common::{
-    config::{BY_CGROUP, BY_PROCESS, BY_THREAD, FILTER_PROCESSES, OFF_CPU_STACKS},
+    config::{BY_CGROUP, BY_PROCESS, BY_THREAD, FILTER_PROCESSES, KEEPS_SLOT, OFF_CPU_STACKS, OWNER_IS_EXE},
     count::{ANNOUNCED, SLOT_NONE, SLOT_OTHER, SLOT_UNRESOLVED, TaskState, WAITS_FOR_EXEC},
     owner::OwnerKey,
 };
@@ -13,7 +13,7 @@ use crate::{
     changed,
     config::config,
     cpu::this_cpu,
-    identity,
+    divide, identity,
     intrinsics::add,
     lock,
     maps::{CPUS, OWNERS},
@@ -58,6 +58,9 @@ tracepoint! {
 /// A launched command counts from here.
 #[inline(always)]
 fn try_release<A: Access>(task: Pointer) {
+    if divide::by_program() {
+        divide::resolve_before::<A>(task);
+    }
     let wanted = task::slot::<A>(task).is_some_and(|slot| slot != SLOT_NONE);
     if A::CREATES_ANYWHERE && config!(filter) == FILTER_PROCESSES && !wanted {
         // It was met before it became a target. Where cgroups are the targets it may have become one by a move, and
@@ -102,7 +105,11 @@ fn renew<A: Access>(task: Pointer) -> Option<()> {
     if config!(by) == BY_THREAD {
         return rename_thread::<A>(task, state);
     }
-    if config!(by) != BY_PROCESS {
+    if divide::by_program() {
+        return divide::divide::<A>(task, |name| owner::read_name(task, name));
+    }
+    // By name, its new name came before ([`rename`]).
+    if config!(by) != BY_PROCESS || divide::by_name() {
         return None;
     }
     let slot = owner::known(&task::process_key::<A>(task))?;
@@ -141,13 +148,19 @@ tracepoint! {
     rename on "task_rename", context => try_rename::<Way>(context.arg(0), context.arg(1))
 }
 
-/// A thread, or a process by its first thread, is called what it was called last.
+/// A thread, or a process by its first thread, is called what it was called last; where owners are names, a process of one thread is
+/// another owner from then on.
 #[inline(always)]
 fn try_rename<A: Access>(task: Pointer, comm: Pointer) -> Option<()> {
+    if divide::by_name() && divide::is_alone::<A>(task) {
+        return divide::divide::<A>(task, |name| {
+            let _ = owner::read_string(comm, name);
+        });
+    }
     let slot = if config!(by) == BY_THREAD {
         // SAFETY: the state is live while its task is, and only its slot is read.
         unsafe { (*A::state(task)?).slot }
-    } else if config!(by) == BY_PROCESS && config!(executables) == 0 && identity::leader(task) == task {
+    } else if config!(by) == BY_PROCESS && config!(names) != OWNER_IS_EXE && identity::leader(task) == task {
         owner::known(&task::process_key::<A>(task))?
     } else {
         return None;
@@ -182,7 +195,12 @@ fn try_exit<A: Access>(task: Pointer) -> Option<()> {
         return count_exit(owner::known(&OwnerKey { id: task::cgroup_and_id(task).1, born_ns: 0 })?);
     }
     let key = task::process_key::<A>(task);
-    owner::forget(&key, owner::known(&key)?);
+    let slot = owner::known(&key)?;
+    if config!(names) != KEEPS_SLOT {
+        // An owner also ends where its process goes on as another.
+        let _ = count_exit(slot);
+    }
+    owner::forget(&key, slot);
     Some(())
 }
 
@@ -208,7 +226,7 @@ fn end_thread<A: Access>(task: Pointer) -> Option<()> {
 
 /// A process of the owner in this slot exited.
 #[inline(always)]
-fn count_exit(slot: u32) -> Option<()> {
+pub(crate) fn count_exit(slot: u32) -> Option<()> {
     // SAFETY: the lookup gave a live row, and this CPU's.
     if unsafe { (*CPUS.get_ptr(this_cpu())?).counted } == 0 {
         return None;

@@ -3,7 +3,7 @@
 
 use pmu_common::{
     config::{BY_CGROUP, FILTER_CGROUPS},
-    count::{NO_WAIT, Reading, SLOT_UNRESOLVED},
+    count::{NO_WAIT, Reading, SLOT_NONE, SLOT_UNRESOLVED, WAITS_FOR_EXEC},
     loss,
     owner::OwnerKey,
 };
@@ -100,6 +100,13 @@ pub(crate) fn is_over(task: Pointer) -> bool {
     Probed::u32(signal, config!(offsets.signal_live)) == 0
 }
 
+/// Is the task the only one of its process that has not begun to exit? By address: see [`Probed`].
+#[inline(always)]
+pub(crate) fn is_single(task: Pointer) -> bool {
+    let signal = Probed::pointer(task, config!(offsets.task_signal));
+    Probed::u32(signal, config!(offsets.signal_live)) == 1
+}
+
 /// The slot that the task was last counted in, [`SLOT_NONE`] if it is not wanted; `None` if nobody has met it.
 ///
 /// [`SLOT_NONE`]: pmu_common::count::SLOT_NONE
@@ -123,7 +130,8 @@ pub(crate) fn init<A: Access>(task: Pointer, flags: u32) {
     state.ready_ns = 0;
     state.wait_ns = NO_WAIT;
     state.cgroup = cgroup;
-    state.slot = SLOT_UNRESOLVED;
+    // A launched command is nothing before it executes its program; it has no samples, either.
+    state.slot = if flags & WAITS_FOR_EXEC == 0 { SLOT_UNRESOLVED } else { SLOT_NONE };
     state.process = process::<A>(task);
     state.flags = flags;
     state.off_since_ns = 0;

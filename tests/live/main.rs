@@ -53,6 +53,7 @@ mod languages;
 mod launch;
 mod limits;
 mod names;
+mod names_under_load;
 mod off_cpu;
 mod output;
 mod own_cost;

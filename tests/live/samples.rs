@@ -2,6 +2,7 @@
 
 mod mappings;
 mod replaced;
+mod series;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -30,6 +30,7 @@ use crate::{
         launch::{Inherited, Launched},
         run_one_of_several, runtime,
     },
+    symbol::Naming,
     view::{Format, text::duration},
 };
 
@@ -206,7 +207,8 @@ impl Live<'_> {
         keep(outcome.last)?;
         drop(progress);
         recorder.end(&outcome.ending);
-        let names = session.name();
+        let talks = common.talks(command);
+        let names = session.name(|naming| say_naming(talks, naming));
         // A recording can only have what was known by now, and reports what the run printed.
         if common.keep.file().is_none() {
             pipeline.costs_go_on(own_cpu_ns());
@@ -242,7 +244,7 @@ impl Live<'_> {
             for run in 2..=plan.runs {
                 let outcome = run_one_of_several(&mut session, launched, &mut signals, keep).await?;
                 if !outcome.ending.succeeded() {
-                    signals.let_the_second_kill();
+                    signals.let_the_second_kill(session.naming());
                     return Ok((session, outcome));
                 }
                 keep(outcome.last)?;
@@ -299,6 +301,14 @@ impl Live<'_> {
         if let Some(Absent { what, why }) = uncounted.filter(|_| !self.common.quiet) {
             output::talk(&redacting.sentence(&format!("not measured: {what}: {why}")));
         }
+    }
+}
+
+/// Says that functions are still being named.
+fn say_naming(talks: bool, naming: &Naming) {
+    if talks {
+        let (asked, files) = naming.so_far();
+        output::talk(&format!("naming functions: {asked} of {files} files; ^C prints what is there"));
     }
 }
 

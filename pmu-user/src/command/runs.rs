@@ -1,6 +1,6 @@
 //! `pmbpf run --runs`: the command once for each group of counters, and one report of all its runs.
 
-use std::{io, path::Path, time::Instant};
+use std::{io, path::Path, sync::Arc, time::Instant};
 
 use super::{
     failure::Usage,
@@ -79,7 +79,7 @@ pub(super) async fn live(
             Some(first) => add_losses(&mut first.report, &done.report),
         }
     }
-    signals.let_the_second_kill();
+    signals.let_the_second_kill(Arc::default());
     if let Some(first) = first {
         write(live, plan, planned, first, &runs)?;
     }
@@ -104,7 +104,7 @@ async fn one(live: Live<'_>, plan: Plan, machine: Machine, signals: &mut Signals
         |drain: Drain| -> anyhow::Result<session::Next> { Ok(pipeline.drain(redacting.of(drain)?)?) };
     let outcome = run_one_of_several(&mut session, Some(command), signals, &mut keep).await?;
     keep(outcome.last)?;
-    if let Some(names) = session.name() {
+    if let Some(names) = session.name(|_| ()) {
         pipeline.name(&redacting.of(names)?);
     }
     let (report, run) = pipeline.conclude();

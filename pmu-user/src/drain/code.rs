@@ -24,12 +24,55 @@ impl At {
         Self { source: Self::KERNEL, offset: address }
     }
 
+    /// Most of [`At::later`].
+    pub const LATER_MAX: u16 = 0x7fff;
+
+    /// Code of the kernel that was the `number`th at an address, the first being 0: those after it have offsets that are no addresses.
+    #[must_use]
+    pub const fn later(address: u64, number: u16) -> Self {
+        if number == 0 || address >> ADDRESS_BITS != KERNEL_HALF {
+            return Self::kernel(address);
+        }
+        Self::kernel(address & !(KERNEL_HALF << ADDRESS_BITS) | (number as u64) << ADDRESS_BITS)
+    }
+
+    /// Code of a process at an address in one of the numbered spans of time of its source.
+    #[must_use]
+    pub const fn in_span(source: u32, address: u64, span: u16) -> Self {
+        Self { source, offset: address | IN_SPAN | (span as u64) << ADDRESS_BITS }
+    }
+
+    /// The offset, or the address where that stands for code of one time, and the number of that time; 0 if it stands for itself.
+    #[must_use]
+    pub const fn address_and_number(self) -> (u64, u16) {
+        let (low, high) = (self.offset & !(KERNEL_HALF << ADDRESS_BITS), self.offset >> ADDRESS_BITS);
+        let is_marked = self.offset & IN_SPAN != 0;
+        match (self.is_kernel(), is_marked) {
+            (true, false) if high != 0 => (low | KERNEL_HALF << ADDRESS_BITS, high as u16),
+            (false, true) => (low, high as u16 & Self::LATER_MAX),
+            _ => (self.offset, 0),
+        }
+    }
+
+    /// The offset, or the address where that stands for code of one time.
+    #[must_use]
+    pub const fn address(self) -> u64 {
+        self.address_and_number().0
+    }
+
     /// Is it kernel code?
     #[must_use]
     pub const fn is_kernel(self) -> bool {
         self.source == Self::KERNEL
     }
 }
+
+/// Bits of an address that number code of one time stands above.
+const ADDRESS_BITS: u32 = 48;
+/// What stands there in an address of the kernel.
+const KERNEL_HALF: u64 = 0xffff;
+/// No address of a process has it.
+const IN_SPAN: u64 = 1 << 63;
 
 impl From<(u32, u64)> for At {
     fn from((source, offset): (u32, u64)) -> Self {

@@ -119,7 +119,7 @@ pub fn annotate(
         if let Some(place) = &place {
             of_event(sum.lines.entry(place.clone()).or_default(), key.event).merge(tally);
         }
-        let (_, at) = sum.offsets.entry(key.at.offset).or_insert_with(|| (place, Vec::new()));
+        let (_, at) = sum.offsets.entry(key.at.address()).or_insert_with(|| (place, Vec::new()));
         of_event(at, key.event).merge(tally);
     }
     if sums.is_empty() {

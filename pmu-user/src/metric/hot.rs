@@ -352,9 +352,9 @@ fn frame(named: NamedCode<'_>, at: At) -> Frame {
         (Err(_), Some(path)) => Frame::Offset {
             module: path.clone(),
             build_id: named.build_id.map(str::to_owned),
-            offset: named.begins.unwrap_or(at.offset),
+            offset: named.begins.unwrap_or(at.address()),
         },
-        (Err(_), None) => Frame::Address(at.offset),
+        (Err(_), None) => Frame::Address(at.address()),
     }
 }
 

@@ -51,10 +51,25 @@ pub enum What {
     Execute(u32),
     /// A process mapped something executable.
     Map(u32, Mapping),
+    /// Code of the kernel that has a name came or went: a BPF program or a trampoline, no module.
+    Kernel(KernelSymbol),
     /// The first thread of a process ended.
     End(u32),
     /// So many records found no room.
     Lost(u64),
+}
+
+/// A symbol of the kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelSymbol {
+    /// Its address.
+    pub start: u64,
+    /// How long it is.
+    pub bytes: u32,
+    /// Its name.
+    pub name: Vec<u8>,
+    /// Did it come, or go?
+    pub is_registered: bool,
 }
 
 /// An executable mapping.
@@ -126,6 +141,7 @@ fn attr(bytes: usize) -> perf_event_attr {
     attr.set_comm(1);
     attr.set_comm_exec(1);
     attr.set_task(1);
+    attr.set_ksymbol(1);
     attr
 }
 
@@ -186,6 +202,12 @@ impl Told {
                 let mapper = process(fields.u32()?)?;
                 What::Map(mapper, Mapping::parse(fields)?)
             }
+            bindings::PERF_RECORD_KSYMBOL => {
+                let (start, bytes, _kind, flags) =
+                    (fields.u64()?, fields.u32()?, fields.u16()?, fields.u16()?);
+                let is_registered = u32::from(flags) & bindings::PERF_RECORD_KSYMBOL_FLAGS_UNREGISTER == 0;
+                What::Kernel(KernelSymbol { start, bytes, name: fields.text().to_vec(), is_registered })
+            }
             _ => return None,
         };
         Some(Self { at_ns, what })
@@ -224,7 +246,7 @@ pub fn generation(file: BorrowedFd<'_>) -> io::Result<u64> {
 mod tests {
     use std::process::Command;
 
-    use super::{Mapping, SideBand, Told, What, bindings};
+    use super::{KernelSymbol, Mapping, SideBand, Told, What, bindings};
     use crate::machine::cpu::Cpu;
 
     /// A record of `kind` with these words behind its header, and its time.
@@ -262,6 +284,13 @@ mod tests {
         let exit =
             |pid, thread| what(bindings::PERF_RECORD_EXIT, 0, &[pair(pid, 1), pair(thread, 1), 0], b"");
         assert_eq!((exit(9, 9), exit(9, 10)), (Some(What::End(9)), None));
+        let symbol = |flags: u64| {
+            what(bindings::PERF_RECORD_KSYMBOL, 0, &[0x77, 64 | 1 << 32 | flags << 48], b"bpf_prog\0")
+        };
+        let kernel = |is_registered| {
+            What::Kernel(KernelSymbol { start: 0x77, bytes: 64, name: b"bpf_prog".to_vec(), is_registered })
+        };
+        assert_eq!((symbol(0), symbol(1)), (Some(kernel(true)), Some(kernel(false))));
         assert_eq!(what(bindings::PERF_RECORD_LOST, 0, &[1, 42], b""), Some(What::Lost(42)));
     }
 

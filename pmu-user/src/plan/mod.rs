@@ -242,7 +242,11 @@ impl Plan {
             late_min_ns: self.late_min_ns,
             gap_min_ns: self.gap_min_ns,
             counters: self.counters(),
-            executables: u32::from(self.by == By::Exe),
+            names: match self.by {
+                By::Comm => config::OWNER_IS_COMM,
+                By::Exe => config::OWNER_IS_EXE,
+                By::Process | By::Thread | By::Cgroup => config::KEEPS_SLOT,
+            },
             culprits: u32::from(self.culprits == Culprits::Yes),
             off_cpu: match self.off_cpu {
                 OffCpu::No => 0,

@@ -40,6 +40,7 @@ use crate::{
     machine::{Machine, duration_ns, io::Platform, monotonic_ns, now_ns},
     perf::OpenError,
     plan::{Plan, PlanError, Target, count::CountPlan, io::IoPlan, multiplexing::Unfit},
+    symbol::Naming,
 };
 
 /// Why a session could not be opened or went wrong.
@@ -234,8 +235,13 @@ impl Session {
     }
 
     /// Looks up the names of what was hot, once everything else is safe.
-    pub fn name(&mut self) -> Option<Names> {
-        self.tasks.as_mut().map(TasksSession::name)
+    pub fn name(&mut self, takes_long: impl FnOnce(&Naming)) -> Option<Names> {
+        self.tasks.as_mut().map(|tasks| tasks.name(takes_long))
+    }
+
+    /// What others see of that.
+    pub fn naming(&self) -> Arc<Naming> {
+        self.tasks.as_ref().map(TasksSession::naming).unwrap_or_default()
     }
 
     /// The time between two drains, if there are any before the last, for how long to count, and whom. A run of nothing is over at once.

@@ -44,7 +44,7 @@ pub async fn run<E: From<SessionError>>(
     keep: &mut impl FnMut(Drain) -> Result<Next, E>,
 ) -> Result<Outcome, E> {
     let over = watch(session, launched, &mut signals, keep).await?;
-    signals.let_the_second_kill();
+    signals.let_the_second_kill(session.naming());
     finish(session, over).await
 }
 

@@ -5,6 +5,7 @@ use std::{
     os::unix::net::UnixStream,
     pin::Pin,
     process::ExitStatus,
+    sync::Arc,
     task::Poll,
     time::{Duration, Instant},
 };
@@ -23,6 +24,7 @@ use crate::{
     drain::{Ending, Stopped, Usage, Workload},
     machine::stat::{has_tasks, state},
     plan::Target,
+    symbol::Naming,
 };
 
 /// Time that a command gets to react to a signal we passed on, before the report is written without it.
@@ -277,14 +279,17 @@ impl Signals {
         .await
     }
 
-    /// From now on a signal ends the process at once. The report is being written, so nobody polls this loop: another
-    /// thread listens.
-    pub fn let_the_second_kill(self) {
+    /// From now on a signal ends the process at once, or stops looking names up while that goes on. The report is being written, so this
+    /// loop is not polled: another thread listens.
+    pub fn let_the_second_kill(self, naming: Arc<Naming>) {
         std::thread::spawn(move || {
             if let Ok(runtime) = runtime() {
                 runtime.block_on(async {
                     if let Ok(mut signals) = Signals::new() {
-                        let number = signals.next().await;
+                        let mut number = signals.next().await;
+                        if naming.stop() {
+                            number = signals.next().await;
+                        }
                         std::process::exit(128 + number);
                     }
                 });

@@ -6,7 +6,8 @@ use std::{fs::File, path::Path, time::Duration};
 use super::{
     child::{Codes, Identity, Mapped, Start, Symbolizer, Why},
     naming::{add_lines, functions, hottest_first, name},
-    source::{CodeSource, CodeSourceKind, Image, PerfMap},
+    perf_map::PerfMap,
+    source::{CodeSource, CodeSourceKind, Image},
     tracker::IDENTIFYING,
 };
 use crate::{
@@ -60,10 +61,7 @@ impl FileNamer {
 
     /// Names of the code at addresses in a `perf-PID.map`.
     pub fn perf_map(&mut self, map: File, addresses: &[u64]) -> Vec<Name> {
-        let source = wanting(
-            CodeSourceKind::PerfMap(PerfMap { file: Some((map, 1)), ..PerfMap::of((1, 0)) }),
-            addresses,
-        );
+        let source = wanting(CodeSourceKind::PerfMap(PerfMap::open(map)), addresses);
         let deadline = self.namer.within(NAMES);
         names(functions(&mut self.namer, &source.kind, &hottest_first(&source), deadline))
     }

@@ -13,6 +13,12 @@ const ASKED_MAX: usize = 1 << 14;
 pub(super) struct KernelNamer(OnceCell<Option<KernelNames>>);
 
 impl KernelNamer {
+    /// The function at an address, if the kernel can be asked and has one.
+    pub(super) fn function(&self, address: u64) -> Option<Vec<u8>> {
+        let names = self.0.get_or_init(|| KernelNames::load().ok());
+        names.as_ref()?.name(address).ok()?
+    }
+
     /// Functions at addresses; `None` if the kernel cannot be asked, or not for so many.
     pub(super) fn functions(&self, addresses: &[u64]) -> Option<Codes> {
         let names = self.0.get_or_init(|| KernelNames::load().ok());

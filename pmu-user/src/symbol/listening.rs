@@ -2,7 +2,7 @@
 
 use std::os::fd::OwnedFd;
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::{
     machine::monotonic_ns,
@@ -29,11 +29,11 @@ impl Listening {
         self.bands.push(band);
     }
 
-    /// Waits until `woken` can be read, which is then emptied, or until the kernel has told much.
-    pub(super) fn wait(&mut self, woken: &OwnedFd) {
+    /// Waits until `woken` can be read, which is then emptied, or until the kernel has told much, at most so long.
+    pub(super) fn wait(&mut self, woken: &OwnedFd, most: Option<&Timespec>) {
         let bands = self.bands.iter().map(|band| PollFd::new(band, PollFlags::IN));
         let mut waiting: Vec<PollFd<'_>> = bands.chain([PollFd::new(woken, PollFlags::IN)]).collect();
-        let _ = poll(&mut waiting, None);
+        let _ = poll(&mut waiting, most);
         let over = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
         let mut are_over =
             waiting.iter().map(|waited| waited.revents().intersects(over)).collect::<Vec<_>>().into_iter();

@@ -13,10 +13,13 @@ mod listening;
 mod naming;
 mod open;
 mod orders;
+mod perf_map;
 mod processes;
+mod progress;
 mod recorded;
 mod source;
 mod tracker;
+mod unlocated;
 
 use std::{
     collections::VecDeque,
@@ -28,18 +31,16 @@ use std::{
 pub use self::{
     child::{SUBCOMMAND, serve},
     file_namer::FileNamer,
+    progress::Naming,
     recorded::{Unfound, instructions_recorded, name_recorded, open_below},
     tracker::unwinding::Snapshot,
 };
 use self::{
     orders::{Answer, Answers, Order, Orders},
-    tracker::{LATE, LATE_WHY},
+    unlocated::unlocated,
 };
 use crate::{
-    drain::{
-        At, CodeRow, CodeStackRow, HotRow, Located, Name, OffCpuStackRow, OffCpuTime, SlotId, SourceRow,
-        StackRow,
-    },
+    drain::{HotRow, Located, Name, OffCpuTime, SlotId, StackRow},
     machine::{cpu::Cpu, monotonic_ns},
     perf::side_band::SideBand,
 };
@@ -71,6 +72,9 @@ const NAMING_SHARE: u32 = 20;
 
 /// How long names may take at the end, by that clock: a report is due within two seconds of a signal.
 const NAMING_ALL: Duration = Duration::from_millis(1200);
+
+/// After how long a run says that it is looking names up.
+const LONG: Duration = Duration::from_secs(2);
 
 /// How long a run waits for them on a host whose CPUs are busy. The thread that is waited for waits for no stranger.
 const NAMING_WALL: Duration = Duration::from_secs(60);
@@ -341,15 +345,32 @@ impl Symbols {
         all
     }
 
+    /// What others see of looking names up at the end.
+    pub fn naming(&self) -> Arc<Naming> {
+        Arc::clone(&self.orders.naming)
+    }
+
     /// Names of everything that was located, as far as they can be had in time. Nothing can be located any more; samples whose places have
-    /// not come by then have their addresses.
-    pub fn name_all(&mut self) -> Named {
-        let until = Instant::now() + NAMING_WALL;
+    /// not come by then have their addresses. Where it takes long, that is said by `takes_long`, once.
+    pub fn name_all(&mut self, takes_long: impl FnOnce(&Naming)) -> Named {
+        let naming = self.naming();
+        naming.begin();
+        let named = self.name_until(Instant::now() + NAMING_WALL, takes_long);
+        naming.end();
+        named
+    }
+
+    fn name_until(&mut self, until: Instant, takes_long: impl FnOnce(&Naming)) -> Named {
+        let patient = Instant::now() + LONG;
         self.orders.unwinds.end(Instant::now() + UNWINDING);
         self.orders.give(Order::NameAll(until));
         let given_up = until + OVERTIME;
         let mut located = self.located_until(given_up);
-        let named = if self.waiting.is_empty() { self.answers.next(given_up) } else { None };
+        let named = if self.waiting.is_empty() { self.answers.next(patient) } else { None };
+        let named = named.or_else(|| {
+            takes_long(&self.orders.naming);
+            self.answers.next(given_up)
+        });
         let unlocated =
             self.waiting.drain(..).filter(|samples| !samples.is_empty()).map(|samples| unlocated(&samples));
         unlocated.for_each(|rows| located.append(rows));
@@ -360,39 +381,6 @@ impl Symbols {
             }
             _ => Named { located, ..Named::default() },
         }
-    }
-}
-
-/// Samples that the tracker is too far behind to locate.
-fn unlocated(samples: &Samples) -> Located {
-    let at = |tgid: u32, address: u64| match tgid {
-        0 => At::kernel(address),
-        _ => At { source: LATE, offset: address },
-    };
-    let row = |hit: &Hit| {
-        let HotRow { slot, tgid, address, count, event, cpu } = hit.row;
-        CodeRow { slot, at: at(tgid, address), count, event, cpu }
-    };
-    let frames = |kernel: &[u64], tgid: u32, user: &[u64]| {
-        addresses(kernel, tgid, user).map(|(tgid, address)| at(tgid, address)).collect()
-    };
-    let stack = |HitStack { row, .. }: &HitStack| {
-        let frames = frames(&row.kernel, row.tgid, &row.user);
-        CodeStackRow { slot: row.slot, frames, count: row.count, event: row.event }
-    };
-    let off_cpu = |row: &OffCpuStack| {
-        let frames = frames(&row.kernel, row.tgid, &row.user);
-        let mut sum = OffCpuSum::default();
-        row.waits.iter().for_each(|(_, wait)| sum.add(wait));
-        OffCpuStackRow { slot: row.slot, frames, time: sum.time() }
-    };
-    let unnamed = LATE_WHY.to_owned();
-    Located {
-        sources: vec![SourceRow { source: LATE, unnamed, ..SourceRow::default() }],
-        code: samples.hot.iter().map(row).collect(),
-        stacks: samples.stacks.iter().map(stack).collect(),
-        off_cpu: samples.off_cpu.iter().map(off_cpu).collect(),
-        ..Located::default()
     }
 }
 

@@ -5,6 +5,7 @@ use std::{cmp::Reverse, fs::File, time::Duration};
 
 use super::{
     child::{ADDRESSES_MAX, Codes, Deadline, Request, Symbolizer, Why},
+    perf_map::PerfMap,
     source::{CodeSource, CodeSourceKind, Image, shared_debug_file},
     tracker::Tracker,
 };
@@ -25,10 +26,12 @@ impl Tracker {
             self.look_for_perf_map(number);
         }
         let mut named: Vec<(u32, Codes)> = Vec::new();
+        self.naming.of_files(numbers.len());
         for &number in &numbers {
             let offsets = hottest_first(&self.sources[number as usize]);
             let until = deadline.min(self.symbolizer.within(SOURCE));
             named.push((number, self.functions(number, &offsets, until)));
+            self.naming.asked();
         }
         self.name_what_was_slow(&mut named, deadline);
         for (number, codes) in &mut named {
@@ -50,7 +53,7 @@ impl Tracker {
         let left = self.symbolizer.clock().left(deadline);
         let until = deadline.min(self.symbolizer.within(left / 2));
         for (number, codes) in named {
-            if self.symbolizer.clock().is_over(until) {
+            if self.symbolizer.is_over(until) {
                 break;
             }
             let slow =
@@ -86,12 +89,24 @@ impl Tracker {
     /// Functions at offsets of a source, by its number.
     fn functions(&mut self, source: u32, offsets: &[u64], deadline: Deadline) -> Codes {
         let kind = &self.sources[source as usize].kind;
-        let asked = match kind {
-            CodeSourceKind::Kernel => self.kernel.functions(offsets),
-            _ => None,
-        };
-        let mut codes = asked.unwrap_or_else(|| functions(&mut self.symbolizer, kind, offsets, deadline));
+        if matches!(kind, CodeSourceKind::Kernel) {
+            return self.kernel_functions(offsets, deadline);
+        }
+        let mut codes = functions(&mut self.symbolizer, kind, offsets, deadline);
         self.add_jitted(source, &mut codes, deadline);
+        codes
+    }
+
+    /// Functions of the kernel: those that came or went as they were known then, and the others as it has them now.
+    fn kernel_functions(&mut self, offsets: &[u64], deadline: Deadline) -> Codes {
+        let known = |&offset: &u64| Some((offset, self.kernel_code.name(offset)?));
+        let mut codes: Codes = offsets.iter().filter_map(known).collect();
+        let asked: Vec<u64> = offsets.iter().copied().filter(|offset| !codes.contains_key(offset)).collect();
+        codes.extend(
+            self.kernel.functions(&asked).unwrap_or_else(|| {
+                functions(&mut self.symbolizer, &CodeSourceKind::Kernel, &asked, deadline)
+            }),
+        );
         codes
     }
 
@@ -102,7 +117,8 @@ impl Tracker {
         let mut missing: Vec<u64> =
             codes.iter().filter(|(_, code)| code.is_err()).map(|(&offset, _)| offset).collect();
         missing.sort_unstable();
-        let found = ask_all(&mut self.symbolizer, Request::JitAddresses, &missing, &[&dump], deadline);
+        let addresses = |offsets: Vec<u64>| Request::JitAddresses(offsets.into_iter().map(address).collect());
+        let found = ask_all(&mut self.symbolizer, &addresses, &missing, &[&dump], deadline);
         codes.extend(found.into_iter().filter(|(_, code)| matches!(code, Ok(_) | Err(Why::Replaced))));
     }
 }
@@ -130,26 +146,26 @@ pub(super) fn functions(
     offsets: &[u64],
     deadline: Deadline,
 ) -> Codes {
-    let mut ask = |request: fn(Vec<u64>) -> Request, files: &[&File]| {
+    let mut ask = |request: &dyn Fn(Vec<u64>) -> Request, files: &[&File]| {
         ask_all(symbolizer, request, offsets, files, deadline)
     };
     match source {
         CodeSourceKind::Kernel => match File::open("/proc/kallsyms") {
-            Ok(list) => ask(Request::Kernel, &[&list]),
+            Ok(list) => ask(&Request::Kernel, &[&list]),
             Err(_) => all(offsets, Why::Hidden),
         },
-        CodeSourceKind::Vdso => ask(Request::Vdso, &[]),
+        CodeSourceKind::Vdso => ask(&Request::Vdso, &[]),
         CodeSourceKind::Nowhere(_) => Codes::new(),
         CodeSourceKind::PerfMap(map) => match &map.file {
-            Some((file, _)) => ask(Request::PerfMap, &[file]),
+            Some((file, _)) => ask(&|offsets| Request::PerfMap(with_lengths(map, &offsets)), &[file]),
             None => all(offsets, Why::NoPerfMap),
         },
-        CodeSourceKind::JitDump(dump, _) => ask(Request::JitPlaces, &[dump]),
+        CodeSourceKind::JitDump(dump, _) => ask(&Request::JitPlaces, &[dump]),
         CodeSourceKind::File(image) => {
             let debug = image.debug_file();
             match &image.file {
                 Ok(file) => {
-                    ask(|offsets| Request::Symbols(offsets, Vec::new()), &with(file, debug.as_ref(), None))
+                    ask(&|offsets| Request::Symbols(offsets, Vec::new()), &with(file, debug.as_ref(), None))
                 }
                 Err(why) => all(offsets, *why),
             }
@@ -174,7 +190,7 @@ pub(super) fn add_lines(
     });
     let files = with(file, debug.as_ref(), shared.as_ref());
     for (offset, found) in
-        ask_all(symbolizer, |offsets| Request::Lines(offsets, Vec::new()), offsets, &files, until)
+        ask_all(symbolizer, &|offsets| Request::Lines(offsets, Vec::new()), offsets, &files, until)
     {
         let (Ok(mut found), Some(known)) = (found, codes.get_mut(&offset)) else { continue };
         if let Ok(known) = known {
@@ -195,7 +211,7 @@ pub(super) fn with<'a>(file: &'a File, debug: Option<&'a File>, shared: Option<&
 /// Asks for all offsets, the first ones first, in requests of a size that can be answered.
 fn ask_all(
     symbolizer: &mut Symbolizer,
-    request: fn(Vec<u64>) -> Request,
+    request: &dyn Fn(Vec<u64>) -> Request,
     offsets: &[u64],
     files: &[&File],
     deadline: Deadline,
@@ -203,7 +219,7 @@ fn ask_all(
     let mut codes = Codes::new();
     let mut failed = None;
     for part in offsets.chunks(ADDRESSES_MAX) {
-        let over = symbolizer.clock().is_over(deadline).then_some(Why::NoTime);
+        let over = symbolizer.is_over(deadline).then_some(Why::NoTime);
         let found = match failed.or(over) {
             Some(why) => Err(why),
             None => symbolizer.names(&request(part.to_vec()), part.len(), files, deadline),
@@ -217,6 +233,21 @@ fn ask_all(
         }
     }
     codes
+}
+
+/// The address that an offset in a JIT's map stands for.
+fn address(offset: u64) -> u64 {
+    At { source: u32::MAX, offset }.address()
+}
+
+/// Addresses in a JIT's map, each with how long the map was when it was sampled.
+fn with_lengths(map: &PerfMap, offsets: &[u64]) -> Vec<(u64, u64, u64)> {
+    let with = |&offset: &u64| {
+        let (address, span) = At { source: u32::MAX, offset }.address_and_number();
+        let (at_least, at_most) = map.lengths_of(span);
+        (address, at_least, at_most)
+    };
+    offsets.iter().map(with).collect()
 }
 
 fn all(offsets: &[u64], why: Why) -> Codes {

@@ -12,13 +12,22 @@ use std::{
 };
 
 use rustix::{
+    event::Timespec,
     io::Errno,
     pipe::{PipeFlags, pipe_with},
+    process::setpriority_process,
     thread::CapabilitySet,
 };
 
-use super::{NAMING_ALL, NAMING_MAX, Named, OVERTIME, Samples, Snapshot, open, tracker::Tracker};
+use super::{NAMING_ALL, NAMING_MAX, Named, Naming, OVERTIME, Samples, Snapshot, open, tracker::Tracker};
 use crate::{drain::Located, machine::privilege::keep_only, perf::side_band::SideBand};
+
+/// How often the maps that JITs write are looked at.
+const MEASURE_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+
+/// The nice value of the thread, where it may have it, so that names come soon on a host whose CPUs are busy: beside ten busy tasks of its
+/// cgroup it has half of a CPU, not a tenth.
+const NICE: i32 = -10;
 
 /// What the tracker is told, in order.
 pub(super) enum Order {
@@ -79,6 +88,8 @@ pub(super) struct Orders {
     cpu_ns: Arc<AtomicU64>,
     /// What the thread sees of what waits to be unwound, and of the time.
     pub(super) unwinds: Arc<Unwinds>,
+    /// What others see of looking names up at the end.
+    pub(super) naming: Arc<Naming>,
 }
 
 /// What both sides know of unwinding.
@@ -120,26 +131,28 @@ impl Orders {
         let (answers_to, answers) = channel();
         let (lost, cpu_ns) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let (woken, wake) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).ok().unzip();
-        let unwinds = Arc::new(Unwinds::default());
+        let (unwinds, naming) = (Arc::new(Unwinds::default()), Arc::new(Naming::default()));
         let worker = Worker {
             received,
             answers: answers_to,
             lost: Arc::clone(&lost),
             cpu_ns: Arc::clone(&cpu_ns),
             unwinds: Arc::clone(&unwinds),
+            naming: Arc::clone(&naming),
         };
         if let Some(woken) = woken {
             let name = thread::Builder::new().name("pmbpf-names".to_owned());
             let _ = name.spawn(move || worker.serve(&woken));
         }
-        (Self { orders, wake, lost, cpu_ns, unwinds }, Answers(answers))
+        (Self { orders, wake, lost, cpu_ns, unwinds, naming }, Answers(answers))
     }
 
     /// Without a thread.
     #[cfg(test)]
     pub(super) fn to_no_thread() -> (Self, Answers) {
         let (lost, cpu_ns, unwinds) = (Arc::default(), Arc::default(), Arc::default());
-        (Self { orders: channel().0, wake: None, lost, cpu_ns, unwinds }, Answers(channel().1))
+        let naming = Arc::default();
+        (Self { orders: channel().0, wake: None, lost, cpu_ns, unwinds, naming }, Answers(channel().1))
     }
 
     /// Gives an order. Is there anybody to take it?
@@ -171,14 +184,18 @@ struct Worker {
     lost: Arc<AtomicU64>,
     cpu_ns: Arc<AtomicU64>,
     unwinds: Arc<Unwinds>,
+    naming: Arc<Naming>,
 }
 
 impl Worker {
     fn serve(self, woken: &OwnedFd) {
+        // The processes that it starts inherit it: who reads a report waits for them.
+        let _ = setpriority_process(None, NICE);
         keep_only(rights());
-        let mut tracker = Tracker::new();
+        let mut tracker = Tracker::new(Arc::clone(&self.naming));
         loop {
-            tracker.listening.wait(woken);
+            let has_maps = tracker.measure_perf_maps();
+            tracker.listening.wait(woken, has_maps.then_some(&MEASURE_EVERY));
             self.hear(&mut tracker);
             loop {
                 let answer = match self.received.try_recv() {

@@ -6,6 +6,7 @@
 //! on, the kernel has told of everything that it mapped, where the kernel is listened to.
 
 mod history;
+mod seen;
 mod times;
 mod vain;
 
@@ -209,25 +210,6 @@ impl Processes {
             process.located = HashMap::new();
         }
         self.located = 0;
-    }
-
-    /// A process was sampled. The files that are mapped there as far as the kernel has told, unless they were asked for before.
-    pub(super) fn see(&mut self, tgid: u32) -> Vec<Region> {
-        let process = self.meet(tgid);
-        if process.files_ahead.is_some() {
-            return Vec::new();
-        }
-        let told = process.maps.told.iter().flat_map(|told| told.regions());
-        let files = told.filter(|region| region.file.is_some());
-        let files: Vec<Region> = files.take(FILES_AHEAD_MAX).cloned().collect();
-        process.files_ahead = Some(files.len());
-        files
-    }
-
-    /// A process, and those that it was forked from, the last one first.
-    pub(super) fn kin(&self, tgid: u32) -> Vec<u32> {
-        let parent = |&tgid: &u32| self.of.get(&tgid)?.parent.map(|(parent, _)| parent);
-        std::iter::successors(Some(tgid), parent).take(ANCESTORS_MAX).collect()
     }
 
     /// Where an address of a process, as it was at a time, was located before; `None` if it is new.

@@ -6,12 +6,12 @@ use std::{
     fs::File,
     os::fd::OwnedFd,
     path::{Component, Path, PathBuf},
-    time::{Duration, Instant},
 };
 
 use super::{
     child::{Identity, Why},
     open,
+    perf_map::PerfMap,
 };
 use crate::{
     drain::{SourceRow, Word, in_time},
@@ -163,50 +163,6 @@ pub(super) fn debug_beside(root: &OwnedFd, path: &Path, link: &[u8]) -> Option<F
         .filter(|file| *file != path)
         .find_map(|file| open::below(root, file).ok())
         .map(|(file, _)| file)
-}
-
-/// The map of a process whose code is in no file, which it writes itself (`/tmp/perf-PID.map`).
-#[derive(Debug)]
-pub(super) struct PerfMap {
-    /// The process, and when its program began.
-    pub(super) program: (u32, u64),
-    /// The file as it was last found, with its inode, if it was.
-    pub(super) file: Option<(File, u64)>,
-    /// When it was last looked for.
-    pub(super) looked: Option<Instant>,
-}
-
-/// How often at most a map is looked for while samples are located: each address of a JIT is new once.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
-
-impl PerfMap {
-    /// Of a process, not looked for yet.
-    pub(super) const fn of(program: (u32, u64)) -> Self {
-        Self { program, file: None, looked: None }
-    }
-
-    /// It is looked for now.
-    pub(super) fn look(&mut self) {
-        self.looked = Some(Instant::now());
-    }
-
-    /// Was it looked for a moment ago?
-    pub(super) fn was_looked_for(&self) -> bool {
-        self.looked.is_some_and(|looked| looked.elapsed() < LOOK_EVERY)
-    }
-
-    /// Looks for the file of a live process: it must be a regular file of the process's user, or of root.
-    pub(super) fn find(tgid: u32) -> Option<(File, u64)> {
-        let status = std::fs::read_to_string(format!("/proc/{tgid}/status")).ok()?;
-        let field =
-            |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::split_whitespace);
-        // The process calls itself as its own namespace does, and is who acts.
-        let inner: u32 = field("NStgid:")?.next_back()?.parse().ok()?;
-        let user: u32 = field("Uid:")?.nth(1)?.parse().ok()?;
-        let root = open::root_of(tgid).ok()?;
-        let (file, status) = open::below(root, Path::new(&format!("tmp/perf-{inner}.map"))).ok()?;
-        (status.st_uid == user || status.st_uid == 0).then_some((file, status.st_ino))
-    }
 }
 
 #[cfg(test)]

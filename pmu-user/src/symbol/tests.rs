@@ -14,7 +14,7 @@ fn samples_whose_places_never_come_are_in_the_table_with_their_addresses() {
     let stacks = vec![HitStack { row: stack, times_ns: vec![1; 37] }];
     let samples = Samples { hot, stacks, ..Samples::default() };
     assert!(symbols.locate(samples).is_empty());
-    let located = symbols.name_all().located;
+    let located = symbols.name_all(|_| ()).located;
     assert_eq!((located.code[0].count, located.code[0].at.offset), (37, 0x1234));
     assert_eq!(located.stacks[0].frames, [At::kernel(9), located.code[0].at]);
     assert!(
@@ -23,5 +23,5 @@ fn samples_whose_places_never_come_are_in_the_table_with_their_addresses() {
             .iter()
             .any(|row| row.source == located.code[0].at.source && in_time::is(&row.unnamed))
     );
-    assert!(symbols.name_all().located.is_empty(), "each comes once");
+    assert!(symbols.name_all(|_| ()).located.is_empty(), "each comes once");
 }

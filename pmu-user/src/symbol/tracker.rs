@@ -4,26 +4,26 @@
 mod frames;
 mod images;
 mod jit;
+mod kernel_code;
+mod regions;
 pub(super) mod unwinding;
 mod vdso;
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
-    io,
+    sync::Arc,
 };
 
-use pmu_common::config::OUTSIDE;
-
 pub(super) use self::images::IDENTIFYING;
-use self::{frames::ByPointers, jit::JitDumps, unwinding::Unwinding};
+use self::{frames::ByPointers, jit::JitDumps, kernel_code::KernelCode, regions::read, unwinding::Unwinding};
 use super::{
-    Hit, HitStack, OffCpuStack, OffCpuSum, Samples,
+    Hit, HitStack, Naming, OffCpuStack, OffCpuSum, Samples,
     address_map::{AddressMap, FileId, Region},
     child::Symbolizer,
     kernel::KernelNamer,
     listening::Listening,
     open::Patience,
-    processes::{FILES_AHEAD_MAX, NotFound, Processes, UNMAPPED},
+    processes::{FILES_AHEAD_MAX, Processes, UNMAPPED},
     source::{CodeSource, CodeSourceKind},
 };
 use crate::{
@@ -46,9 +46,11 @@ pub(super) struct Tracker {
     pub(super) listening: Listening,
     patience: Patience,
     pub(super) symbolizer: Symbolizer,
+    pub(super) naming: Arc<Naming>,
     /// Sources of 32-bit vDSOs, by what they hold.
     small_vdsos: HashMap<Vec<u8>, u32>,
     pub(super) kernel: KernelNamer,
+    pub(super) kernel_code: KernelCode,
     pub(super) unwinding: Unwinding,
     pub(super) sources: Vec<CodeSource>,
     files: HashMap<FileId, u32>,
@@ -70,14 +72,17 @@ pub(super) struct Tracker {
 }
 
 impl Tracker {
-    pub(super) fn new() -> Self {
+    /// What others see of looking names up is in `naming`.
+    pub(super) fn new(naming: Arc<Naming>) -> Self {
         let mut tracker = Self {
             processes: Processes::default(),
             listening: Listening::default(),
             patience: Patience::default(),
-            symbolizer: Symbolizer::default(),
+            symbolizer: Symbolizer::stopped_by(&naming),
+            naming,
             small_vdsos: HashMap::new(),
             kernel: KernelNamer::default(),
+            kernel_code: KernelCode::default(),
             unwinding: Unwinding::default(),
             sources: vec![CodeSource::new(CodeSourceKind::Kernel), CodeSource::new(CodeSourceKind::Vdso)],
             files: HashMap::new(),
@@ -99,11 +104,15 @@ impl Tracker {
     /// Reads the address map of a process while it lives, and opens what is mapped there. One that is gone has that of the
     /// process it was forked from.
     pub(super) fn see(&mut self, tgid: u32) {
+        let is_new = !self.processes.is_seen(tgid);
         let map = self.processes.settle(tgid, |tgid| read(&mut self.patience, tgid).ok());
         for region in self.processes.see(tgid) {
             self.open_told(tgid, &region);
         }
         self.open_ahead(map.as_deref());
+        if is_new {
+            self.follow_perf_map_of(tgid);
+        }
     }
 
     /// From now on the kernel tells of what is mapped, on one CPU more.
@@ -125,9 +134,11 @@ impl Tracker {
                 What::Execute(tgid) => self.execute(tgid, told.at_ns),
                 What::End(tgid) => self.processes.end(tgid, told.at_ns),
                 What::Lost(records) => lost += records,
+                What::Kernel(symbol) => self.kernel_code.reported(told.at_ns, symbol),
                 What::Map(tgid, mapping) => {
                     let region = Region::told(told.at_ns, mapping);
                     self.open_jit_dump(tgid, &region);
+                    self.follow_perf_map(tgid, &region);
                     if let Some(region) = self.processes.map(tgid, region) {
                         self.open_told(tgid, &region);
                     }
@@ -176,6 +187,8 @@ impl Tracker {
     /// Locates the samples of a drain that was done at a time: where they hit, by code instead of by process and address.
     pub(super) fn locate(&mut self, samples: &Samples, drained_ns: u64) -> Located {
         self.ask_jit_dumps(samples);
+        self.kernel_code.begin_drain();
+        self.measure_perf_maps();
         let mut located = self.unwinding.take();
         located.names = std::mem::take(&mut self.named);
         let mut code: BTreeMap<_, u64> = BTreeMap::new();
@@ -188,9 +201,9 @@ impl Tracker {
         located.code = code.into_iter().map(row).collect();
         for HitStack { row, times_ns } in &samples.stacks {
             let StackRow { slot, tgid, kernel, user, event, .. } = row;
-            let mut eras: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+            let mut eras: BTreeMap<_, (u64, u64)> = BTreeMap::new();
             for &at_ns in times_ns {
-                eras.entry(self.processes.era(*tgid, at_ns)).or_insert((at_ns, 0)).1 += 1;
+                eras.entry(self.era(*tgid, at_ns)).or_insert((at_ns, 0)).1 += 1;
             }
             for (at_ns, count) in eras.into_values() {
                 let frames = self.frames(kernel, (*tgid, at_ns, user), ByPointers::OfSample, &mut located);
@@ -198,9 +211,9 @@ impl Tracker {
             }
         }
         for OffCpuStack { slot, tgid, kernel, user, waits } in &samples.off_cpu {
-            let mut eras: BTreeMap<u64, (u64, OffCpuSum)> = BTreeMap::new();
+            let mut eras: BTreeMap<_, (u64, OffCpuSum)> = BTreeMap::new();
             for (since_ns, sum) in waits {
-                let era = eras.entry(self.processes.era(*tgid, *since_ns));
+                let era = eras.entry(self.era(*tgid, *since_ns));
                 era.or_insert((*since_ns, OffCpuSum::default())).1.add(sum);
             }
             for (since_ns, sum) in eras.into_values() {
@@ -215,17 +228,28 @@ impl Tracker {
         located
     }
 
+    /// The era of a time, in which neither anything of a process took the place of something else, nor anything reported of the kernel.
+    fn era(&self, tgid: u32, at_ns: u64) -> (u64, usize) {
+        (self.processes.era(tgid, at_ns), self.kernel_code.era(at_ns))
+    }
+
     /// The code that a row of samples hit.
     fn at_of_hit(&mut self, hit: &Hit, located: &mut Located) -> At {
         let HotRow { tgid, address, count, .. } = hit.row;
         if tgid == 0 {
-            return self.at(tgid, address, hit.first_ns, count, located);
+            let at = self.kernel_place(address, (hit.first_ns, hit.last_ns));
+            self.want(at, count, located);
+            return at;
         }
         let first = self.place(tgid, address, hit.first_ns);
         let changes = self.processes.changes(tgid, hit.first_ns, hit.last_ns);
         let mut times_ns = changes.into_iter().chain([hit.last_ns]);
         let same = times_ns.all(|at_ns| self.place(tgid, address, at_ns) == first);
-        let at = if same { first } else { At { source: self.nowhere(REPLACED), offset: address } };
+        let at = if same {
+            self.in_perf_map(first, (hit.first_ns, hit.last_ns))
+        } else {
+            At { source: self.nowhere(REPLACED), offset: address }
+        };
         self.want(at, count, located);
         at
     }
@@ -240,7 +264,13 @@ impl Tracker {
         samples: u64,
         located: &mut Located,
     ) -> At {
-        let at = if tgid == 0 { At::kernel(address) } else { self.place(tgid, address, at_ns) };
+        let at = match tgid {
+            0 => self.kernel_place(address, (at_ns, at_ns)),
+            _ => {
+                let at = self.place(tgid, address, at_ns);
+                self.in_perf_map(at, (at_ns, at_ns))
+            }
+        };
         self.want(at, samples, located);
         at
     }
@@ -327,50 +357,10 @@ impl Tracker {
             self.sources.len() as u32 - 1
         })
     }
-
-    /// The mapping around an address at a time, and the process whose map it was found in.
-    pub(super) fn region(
-        &mut self,
-        tgid: u32,
-        address: u64,
-        at_ns: u64,
-    ) -> Result<(u32, Region), &'static str> {
-        self.see(tgid);
-        let mut why = self.processes.waits(tgid).unwrap_or(GONE);
-        let found = self.processes.find(tgid, address, at_ns, |tgid| {
-            let map = read(&mut self.patience, tgid);
-            why = map.as_ref().map_or_else(|why| *why, |_| UNMAPPED);
-            map.ok()
-        });
-        found.map_err(|error| match error {
-            NotFound::Unknown(why) => why,
-            NotFound::Unmapped => {
-                self.processes.missed(tgid, why);
-                why
-            }
-        })
-    }
 }
 
 /// The source of samples that nobody waited for: the tracker's first of its kind.
 pub(super) const LATE: u32 = VDSO + 1;
 pub(super) const LATE_WHY: &str = in_time::LATE;
 const TOO_MANY: &str = "names: too many files";
-const OUTSIDE_OF_NAMESPACE: &str = "the process is outside of this PID namespace";
-const GONE: &str = "the process ended before its address map was read";
 const REPLACED: &str = "the code at the address was replaced while these samples were taken";
-
-/// Reads a process's address map, or says why that cannot be done.
-fn read(patience: &mut Patience, tgid: u32) -> Result<AddressMap, &'static str> {
-    if tgid & OUTSIDE != 0 {
-        return Err(OUTSIDE_OF_NAMESPACE);
-    }
-    match patience.call(move || AddressMap::read(tgid)) {
-        None => Err(in_time::SLOW_MAP),
-        Some(Ok(map)) => Ok(map),
-        Some(Err(error)) if error.kind() == io::ErrorKind::PermissionDenied => {
-            Err("its address map may not be read: CAP_SYS_PTRACE is missing")
-        }
-        Some(Err(_)) => Err(GONE),
-    }
-}

@@ -1,7 +1,7 @@
 //! Code that takes the place of other code within a drain: programs that a process executes one after the other, libraries at one
 //! address. A sample is named by what was there when it was taken.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::Path};
 
 use crate::{
     support::{Rows, in_guest, output, skipped, text},
@@ -11,10 +11,10 @@ use crate::{
 /// Why nothing is compared in an emulated guest.
 const SLOW: &str = "there the time for names may be over before they are looked up";
 
-const STAGES: [&str; 3] = ["stage_one", "stage_two", "stage_three"];
+pub(super) const STAGES: [&str; 3] = ["stage_one", "stage_two", "stage_three"];
 
-/// Names of programs of `stages.c`, one per function, built with these options.
-fn stages(options: &[&str]) -> Vec<String> {
+/// Paths of programs of `stages.c`, one per function, built with these options.
+pub(super) fn stages(options: &[&str]) -> Vec<String> {
     let define = STAGES.map(|stage| format!("-DSTAGE={stage}"));
     let built = define.iter().map(|define| {
         let options: Vec<&str> = [define.as_str()].into_iter().chain(options.iter().copied()).collect();
@@ -123,4 +123,93 @@ fn code_that_a_jit_puts_over_other_code_keeps_its_own_samples() {
     }
     shares(&[&workload("jitdump", &[])], &[]).agree();
     shares(&[&workload("jitdump", &[])], &["--stacks"]).agree();
+}
+
+#[test]
+fn programs_of_the_kernel_s_virtual_machine_at_one_address_keep_their_own_samples() {
+    if in_guest() {
+        return skipped(SLOW);
+    }
+    let stages = ["stage_one", "stage_two", "stage_three"];
+    let command = ["0.3", stages[0], "0.5", stages[1], "0.2", stages[2]];
+    for more in [&[][..], &["--stacks"]] {
+        let mut line = vec!["-F", "1999", "--no-metrics"];
+        line.extend(more);
+        let bpfjit = workload("bpfjit", &[]);
+        line.extend(["--", &bpfjit]);
+        line.extend(command);
+        let output = output(&line);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let rows = Rows::parse(&output.stderr);
+        let all = |stage: &str| -> f64 {
+            let is = |row: &&serde_json::Value| {
+                row["frame"]["function"].as_str().is_some_and(|name| name.ends_with(stage))
+            };
+            rows.of_kind("hot").filter(is).map(|row| row["samples"].as_f64().unwrap()).sum()
+        };
+        let found = stages.map(all);
+        let sum: f64 = found.iter().sum();
+        assert!(sum > 800.0, "{found:?}");
+        for (found, truth) in found.iter().zip([0.3, 0.5, 0.2]) {
+            assert!((found / sum - truth).abs() < 0.06, "{found} of {sum}, not {truth}");
+        }
+    }
+}
+
+#[test]
+fn code_over_other_code_in_a_map_without_times_is_never_called_by_the_other_s_name() {
+    if in_guest() {
+        return skipped(SLOW);
+    }
+    let jitmap = workload("jitmap", &[]);
+    let seconds = ["0.3", "jit_first", "0.5", "jit_second", "0.2", "jit_third"];
+    for more in [&[][..], &["--stacks"]] {
+        let mut command = vec![jitmap.as_str()];
+        command.extend(seconds);
+        let Shares { used, samples, all } = shares(&command, more);
+        // Of samples between two looks at the map, of which the second found another name, nothing is said: 100 ms after each of two.
+        let unknown = 0.25;
+        for (name, used) in &used {
+            let found = samples.get(name).copied().unwrap_or(0) as f64 / all as f64;
+            assert!(found < used + 0.05 && found > used - unknown, "{name}: {found} of {all}: {samples:?}");
+        }
+        let named: u64 = samples.values().sum();
+        assert!(named as f64 > 0.7 * all as f64, "{named} of {all}: {samples:?}");
+    }
+}
+
+#[test]
+fn owners_by_executable_and_by_name_have_what_was_done_under_it() {
+    if in_guest() {
+        return skipped(SLOW);
+    }
+    let programs = stages(&[]);
+    let command = format!("exec env A=1 {}", chain(&programs).join(" "));
+    let name = |program: &str| Path::new(program).file_name().unwrap().to_str().unwrap().to_owned();
+    for (by, programs) in
+        [("exe", &programs), ("comm", &programs), ("comm", &stages(&["-static", "-no-pie"]))]
+    {
+        let command = command.replace(&stages(&[])[0], &programs[0]);
+        let command = command.replace(&stages(&[])[1], &programs[1]).replace(&stages(&[])[2], &programs[2]);
+        let output = output(&["--by", by, "-F", "1999", "--no-metrics", "--", "sh", "-c", &command]);
+        let rows = Rows::parse(&output.stderr);
+        let used: Vec<f64> =
+            text(&output.stdout).lines().filter_map(|line| line.split_once(' ')?.1.parse().ok()).collect();
+        assert_eq!(used.len(), 3, "{}", text(&output.stdout));
+        for ((program, stage), used) in programs.iter().zip(STAGES).zip(used) {
+            let name = name(program);
+            // A tick at each end, and loading the program.
+            let cpu_time = rows.of_name("cpu_time", &name) / 1e9;
+            assert!((cpu_time - used).abs() < 0.015, "{by} {name}: {cpu_time} of {used}");
+            let of_stage = |row: &&serde_json::Value| row["frame"]["function"] == stage;
+            let owners: Vec<&str> = rows
+                .of_kind("hot")
+                .filter(of_stage)
+                .map(|row| row["owner"]["name"].as_str().unwrap())
+                .collect();
+            assert_eq!(owners, [name.as_str()], "{by} {stage}");
+        }
+        let exits = rows.sum("exits", |_| true);
+        assert!(exits <= 1.0, "{exits}: a process that goes on as another owner did not end");
+    }
 }

@@ -47,7 +47,7 @@ pub(super) fn is_needed(plan: &Plan, name: &str) -> bool {
     let command = matches!(plan.target, Target::Command(_));
     match name {
         program::EXEC => plan.by != By::Cgroup || !plan.sampling.is_empty() || command,
-        program::RELEASE => command,
+        program::RELEASE => command || plan.by == By::Exe,
         program::RENAME => matches!(plan.by, By::Thread | By::Comm),
         program::WAITS => plan.off_cpu == OffCpu::Yes,
         name if program::INTERRUPTS.iter().any(|(program, _)| *program == name) => !plan.interrupts.is_no(),

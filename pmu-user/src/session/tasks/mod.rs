@@ -43,7 +43,7 @@ use crate::{
         monotonic_ns,
     },
     perf::Counter,
-    symbol::{Named, Samples, Symbols},
+    symbol::{Named, Naming, Samples, Symbols},
 };
 
 /// Everything that is open of tasks during a run.
@@ -340,9 +340,14 @@ impl TasksSession {
     }
 
     /// Looks up the names of what was hot, once everything else is safe.
-    pub(super) fn name(&mut self) -> Names {
-        let Named { names, located } = self.symbols.name_all();
+    pub(super) fn name(&mut self, takes_long: impl FnOnce(&Naming)) -> Names {
+        let Named { names, located } = self.symbols.name_all(takes_long);
         Names { names, located, cost: self.cost() }
+    }
+
+    /// What others see of that.
+    pub(super) fn naming(&self) -> Arc<Naming> {
+        self.symbols.naming()
     }
 
     /// What this process has cost, and the one that names functions; nothing where cost is not measured.

@@ -133,11 +133,6 @@ impl Owners {
         slot == SLOT_OTHER || self.slots.get(slot as usize).is_some_and(|(row, _)| row.is_some())
     }
 
-    /// Has the owner in a slot ended?
-    pub(super) fn has_ended(&self, slot: u32) -> bool {
-        self.slots.get(slot as usize).and_then(|(row, _)| row.as_ref()).is_some_and(|row| row.ended_ns != 0)
-    }
-
     /// Slots that wait to be freed until their rows have been read, whether or not these are marked; once.
     pub(super) fn take_unread(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.unread)

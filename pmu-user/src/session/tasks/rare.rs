@@ -23,8 +23,7 @@ impl TasksSession {
             let word = |number| self.object.maps.owners.read_word(slot as usize, number);
             let exits = match self.header.plan.by {
                 By::Process => 0,
-                By::Comm | By::Exe => u64::from(self.owners.has_ended(slot)),
-                By::Thread | By::Cgroup => word(EXITS_WORD),
+                By::Thread | By::Comm | By::Exe | By::Cgroup => word(EXITS_WORD),
             };
             let so_far =
                 Rare { exits, lock_waits: word(LOCK_WAITS_WORD), lock_wait_ns: word(LOCK_WAIT_NS_WORD) };

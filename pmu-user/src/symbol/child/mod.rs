@@ -27,6 +27,7 @@ use std::{
     os::unix::{net::UnixStream, process::CommandExt as _},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    sync::Arc,
     time::Duration,
 };
 
@@ -47,6 +48,7 @@ use self::{
     clock::{LOOK, Watched},
     wire::{Answer, Found, SEGMENTS_MAX, receive, send},
 };
+use super::progress::Naming;
 use crate::{
     drain::Code,
     machine::{duration_ns, stat::after_name},
@@ -79,6 +81,8 @@ pub(super) struct Symbolizer {
     clock: Clock,
     /// The program that is started, if it is not this one.
     program: Option<PathBuf>,
+    /// What stops it.
+    naming: Arc<Naming>,
 }
 
 #[derive(Debug)]
@@ -94,6 +98,18 @@ impl Symbolizer {
         let mut symbolizer = Self::default();
         symbolizer.program = Some(program.to_owned());
         symbolizer
+    }
+
+    /// One that stops when `naming` does.
+    pub(super) fn stopped_by(naming: &Arc<Naming>) -> Self {
+        let mut symbolizer = Self::default();
+        symbolizer.naming = Arc::clone(naming);
+        symbolizer
+    }
+
+    /// Is a deadline over, or is it to stop?
+    pub(super) fn is_over(&self, deadline: Deadline) -> bool {
+        self.naming.is_stopped() || self.clock.is_over(deadline)
     }
 
     /// Who an ELF file is.
@@ -223,7 +239,7 @@ impl Symbolizer {
         }
         let running = self.running.as_mut().ok_or(Why::NoProcess)?;
         let mut watched = Watched::begin(running.process.id(), self.clock);
-        match running.ask(request, files, bytes, (&mut watched, deadline)) {
+        match running.ask(request, files, bytes, (&mut watched, deadline, &self.naming)) {
             Ok(answer) => {
                 running.cpu_ns = answer.cpu_ns;
                 self.clock = watched.answered();
@@ -292,13 +308,13 @@ impl Running {
         request: &Request,
         files: &[&File],
         bytes: &[&[u8]],
-        (watched, deadline): (&mut Watched, Deadline),
+        (watched, deadline, naming): (&mut Watched, Deadline, &Naming),
     ) -> Result<Answer, Why> {
         let left = || deadline.left().map(Some);
         let sent = left().and_then(|left| self.stream.set_write_timeout(left));
         sent.and_then(|()| send(&mut self.stream, request, files)).map_err(|error| why(&error))?;
         bytes.iter().try_for_each(|bytes| self.stream.write_all(bytes)).map_err(|error| why(&error))?;
-        self.wait(watched, deadline)?;
+        self.wait(watched, deadline, naming)?;
         let wait = |stream: &UnixStream| stream.set_read_timeout(left()?);
         match receive::<Answer>(&mut self.stream, wait) {
             Ok(Some((answer, _))) => Ok(answer),
@@ -310,10 +326,11 @@ impl Running {
 
 impl Running {
     /// Waits for an answer until it is due.
-    fn wait(&self, watched: &mut Watched, deadline: Deadline) -> Result<(), Why> {
+    fn wait(&self, watched: &mut Watched, deadline: Deadline, naming: &Naming) -> Result<(), Why> {
         loop {
             let mut streams = [PollFd::new(&self.stream, PollFlags::IN)];
             match poll(&mut streams, Some(&POLL)) {
+                Ok(0) | Err(Errno::INTR) if naming.is_stopped() => return Err(Why::NoTime),
                 Ok(0) | Err(Errno::INTR) if watched.is_over(deadline) => return Err(Why::Slow),
                 Ok(0) | Err(Errno::INTR) => {}
                 Ok(_) => return Ok(()),

@@ -80,27 +80,75 @@ fn kernel_in(file: impl Read, addresses: &[u64]) -> Result<Vec<Result<Vec<u8>, W
     if visible { Ok(in_order(addresses, &wanted, Why::NotFound, name)) } else { Err(Why::Hidden) }
 }
 
-/// Names of the functions at `addresses` in a JIT's map. A line that comes later is of code that came later.
-pub(super) fn perf_map(file: &File, addresses: &[u64]) -> Result<Vec<Result<Vec<u8>, Why>>, Why> {
-    let mut wanted = sorted::<Option<Vec<u8>>>(addresses);
+/// What a JIT's map says of an address, for samples that saw so much of the map at least and at most.
+#[derive(Clone, Debug, Default)]
+struct Written {
+    at_least: u64,
+    at_most: u64,
+    /// The last function of what all of them saw.
+    before: Option<Vec<u8>>,
+    /// That of what only some may have seen, and of what came behind.
+    within: Option<Vec<u8>>,
+    behind: Option<Vec<u8>>,
+    /// Are there several within?
+    several: bool,
+}
+
+impl Written {
+    /// The next line that holds the address, which ends so far into the map.
+    fn add(&mut self, name: &[u8], end: u64) {
+        let known = if end <= self.at_least {
+            self.before = None;
+            &mut self.before
+        } else if end <= self.at_most {
+            self.several |= self.within.as_deref().is_some_and(|known| known != name);
+            &mut self.within
+        } else {
+            &mut self.behind
+        };
+        known.get_or_insert_with(|| name.to_vec());
+    }
+
+    fn name(self, missing: Why) -> Result<Vec<u8>, Why> {
+        match (self.before, self.within) {
+            _ if self.several => Err(Why::Replaced),
+            (Some(before), Some(within)) if before != within => Err(Why::Replaced),
+            // A JIT may write a function down after it has begun to run.
+            (before, within) => before.or(within).or(self.behind).ok_or(missing),
+        }
+    }
+}
+
+/// Names of the functions at addresses in a JIT's map, each for samples that saw so much of the map at least and at most.
+pub(super) fn perf_map(file: &File, addresses: &[(u64, u64, u64)]) -> Result<Vec<Result<Vec<u8>, Why>>, Why> {
+    let mut wanted: Vec<(usize, u64, Written)> = addresses
+        .iter()
+        .enumerate()
+        .map(|(index, &(address, at_least, at_most))| {
+            (index, address, Written { at_least, at_most, ..Written::default() })
+        })
+        .collect();
+    wanted.sort_by_key(|(_, address, _)| *address);
+    let mut end_of_line = 0;
     let whole = for_each_line(
         FromStart::of(file).take(PERF_MAP_BYTES_MAX),
         Some(own_cpu_ns() + duration_ns(PERF_MAP)),
         |line| {
+            end_of_line += line.len() as u64 + 1;
             let mut fields = line.splitn(3, |&byte| byte == b' ');
             let range = (fields.next().and_then(hexadecimal), fields.next().and_then(hexadecimal));
             let (Some(start), Some(bytes)) = range else { return };
             let name = fields.next().unwrap_or_default();
             let end = start.saturating_add(bytes);
-            let first = wanted.partition_point(|(address, _)| *address < start);
-            for (_, best) in wanted[first..].iter_mut().take_while(|(address, _)| *address < end) {
-                *best = Some(name.to_vec());
-            }
+            let first = wanted.partition_point(|(_, address, _)| *address < start);
+            let held = wanted[first..].iter_mut().take_while(|(_, address, _)| *address < end);
+            held.for_each(|(_, _, written)| written.add(name, end_of_line));
         },
     )?;
     let read = file.metadata().is_ok_and(|metadata| metadata.len() <= PERF_MAP_BYTES_MAX);
     let missing = if whole == Whole::Yes && read { Why::NotFound } else { Why::TooLarge };
-    Ok(in_order(addresses, &wanted, missing, Option::clone))
+    wanted.sort_by_key(|(index, _, _)| *index);
+    Ok(wanted.into_iter().map(|(_, _, written)| written.name(missing)).collect())
 }
 
 /// Addresses in order, each once, with nothing known of them.
@@ -221,16 +269,42 @@ mod tests {
     fn a_perf_map_is_read_with_and_without_0x() {
         let map =
             file(b"1000 20 with blanks (int)\n0x0000000000002000 0x20 long Hot.fib(int)\nzz\n1010 8 later\n");
-        let found = perf_map(&map, &[0x1000, 0x2010, 0x1012, 0x1020]).unwrap();
+        let found =
+            perf_map(&map, &[0x1000, 0x2010, 0x1012, 0x1020].map(|at| (at, u64::MAX, u64::MAX))).unwrap();
         let expected =
             [named("with blanks (int)"), named("long Hot.fib(int)"), named("later"), Err(Why::NotFound)];
         assert_eq!(found, expected);
     }
 
     #[test]
+    fn code_over_other_code_is_named_by_how_long_the_map_was() {
+        // 14 bytes a line.
+        let map = file(b"1000 20 one__\n1000 20 two__\n1000 20 three\n1000 20 three\n");
+        let names = [
+            ((14, 14), named("one__")),
+            ((28, 28), named("two__")),
+            ((14, 28), Err(Why::Replaced)),
+            ((0, 14), named("one__")),
+            ((0, 28), Err(Why::Replaced)),
+            ((42, 56), named("three")),
+            ((28, 56), Err(Why::Replaced)),
+            // It was written down later.
+            ((0, 0), named("one__")),
+            ((0, u64::MAX), Err(Why::Replaced)),
+        ];
+        for ((at_least, at_most), expected) in names {
+            let found = perf_map(&map, &[(0x1010, at_least, at_most)]).unwrap();
+            assert_eq!(found, [expected], "{at_least} {at_most}");
+        }
+    }
+
+    #[test]
     fn sizes_that_wrap_around_hold_everything_above() {
         let map = file(b"1000 ffffffffffffffff wide\nffffffffffffffff ffffffffffffffff top\n");
-        assert_eq!(perf_map(&map, &[0xfff, 0x2000]).unwrap(), [Err(Why::NotFound), named("wide")]);
+        assert_eq!(
+            perf_map(&map, &[(0xfff, 0, u64::MAX), (0x2000, 0, u64::MAX)]).unwrap(),
+            [Err(Why::NotFound), named("wide")]
+        );
     }
 
     #[test]

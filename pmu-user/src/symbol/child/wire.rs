@@ -44,8 +44,8 @@ pub(in crate::symbol) enum Request {
     /// Functions, lines and inlined calls by offset in an ELF file, from its DWARF. With the files of [`Request::Symbols`],
     /// and the file that the debug file shares with others (`.gnu_debugaltlink`) if there is one.
     Lines(Vec<u64>, Vec<Loaded>),
-    /// Functions by address. With a `perf-PID.map`.
-    PerfMap(Vec<u64>),
+    /// Functions by address, each with how long the map was at least and at most when the address was sampled. With a `perf-PID.map`.
+    PerfMap(Vec<(u64, u64, u64)>),
     /// What code addresses had, from when on. With a JIT's dump.
     JitHeld(Vec<u64>),
     /// Functions by their places in a JIT's dump. With it.

@@ -36,6 +36,11 @@ impl Maps {
         maps.filter_map(|map| Some((map.of, map.find(address)?))).next()
     }
 
+    /// What is mapped.
+    pub(super) fn regions(&self) -> impl Iterator<Item = &Region> {
+        self.told.iter().chain(&self.read).flat_map(|map| map.regions())
+    }
+
     /// Adds a mapping that the kernel told of, and returns the code that it replaces.
     pub(super) fn insert(
         &mut self,

@@ -38,7 +38,7 @@ impl Tracker {
         how: ByPointers,
         located: &mut Located,
     ) -> Vec<At> {
-        let mut frames = self.kernel_frames(kernel, located);
+        let mut frames = self.kernel_frames(kernel, at_ns, located);
         let (mut of_user, is_broken) = self.user_frames((tgid, at_ns), user, located);
         if how == ByPointers::OfWait && !of_user.is_empty() {
             of_user.insert(1, Cut::Skipped.at());
@@ -52,9 +52,10 @@ impl Tracker {
         frames
     }
 
-    /// The kernel's part of a stack, which is the same at all times.
-    pub(super) fn kernel_frames(&mut self, kernel: &[u64], located: &mut Located) -> Vec<At> {
-        let mut frames: Vec<At> = kernel.iter().map(|&address| self.at(0, address, 0, 0, located)).collect();
+    /// The kernel's part of a stack at a time.
+    pub(super) fn kernel_frames(&mut self, kernel: &[u64], at_ns: u64, located: &mut Located) -> Vec<At> {
+        let at = |&address: &u64| self.at(0, address, at_ns, 0, located);
+        let mut frames: Vec<At> = kernel.iter().map(at).collect();
         if kernel.len() >= self.frames_max {
             frames.push(Cut::Deep(kernel.len() as u32).at());
         }

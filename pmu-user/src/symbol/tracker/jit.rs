@@ -15,7 +15,8 @@ use crate::{
         address_map::Region,
         calls,
         child::{ADDRESSES_MAX, Held},
-        source::{CodeSource, CodeSourceKind, PerfMap},
+        perf_map::PerfMap,
+        source::{CodeSource, CodeSourceKind},
     },
 };
 
@@ -156,10 +157,64 @@ impl Tracker {
             return;
         }
         if let Some(Some(found)) = self.patience.call(move || PerfMap::find(tgid)) {
-            map.file = Some(found);
+            map.found(found);
+        }
+    }
+
+    /// Code at an address in a JIT's map, as it was at a time, from `first_ns` to `last_ns`. Other code is what it is.
+    pub(super) fn in_perf_map(&mut self, at: At, times_ns: (u64, u64)) -> At {
+        let CodeSource { kind: CodeSourceKind::PerfMap(map), wanted, .. } =
+            &mut self.sources[at.source as usize]
+        else {
+            return at;
+        };
+        let in_span = |span| At::in_span(at.source, at.offset, span);
+        let is_new = |span| !wanted.contains_key(&in_span(span).offset);
+        match at.offset >> SPAN_BITS {
+            0 => match map.span(times_ns, is_new) {
+                0 => at,
+                span => in_span(span),
+            },
+            _ => at,
+        }
+    }
+
+    /// Keeps how long the maps of JITs are now. Are there any?
+    pub(in crate::symbol) fn measure_perf_maps(&mut self) -> bool {
+        let (mut any, mut due) = (false, Vec::new());
+        for &number in self.perf_maps.values() {
+            if let CodeSourceKind::PerfMap(map) = &mut self.sources[number as usize].kind {
+                map.measure();
+                any |= map.is_watched();
+                due.extend(map.is_due().then_some(number));
+            }
+        }
+        due.into_iter().for_each(|number| self.look_for_perf_map(number));
+        any
+    }
+
+    /// A process has mapped code that is in no file: if samples hit it, its map is followed from now on.
+    pub(super) fn follow_perf_map(&mut self, tgid: u32, region: &Region) {
+        if is_generated(region) && self.processes.is_seen(tgid) {
+            self.perf_map(tgid, region.since_ns.max(self.processes.begun(tgid, u64::MAX)));
+        }
+    }
+
+    /// The same of one that samples hit.
+    pub(super) fn follow_perf_map_of(&mut self, tgid: u32) {
+        if self.processes.is_any_mapped(tgid, is_generated) {
+            self.perf_map(tgid, u64::MAX);
         }
     }
 }
+
+/// Is a mapping code that is in no file?
+fn is_generated(region: &Region) -> bool {
+    region.file.is_none() && !region.path.as_bytes().starts_with(b"[v")
+}
+
+/// Addresses of processes have as many bits, but for those that ask for more (Documentation/arch/x86/x86_64/5level-paging.rst).
+const SPAN_BITS: u32 = 48;
 
 /// `jit-PID.dump`.
 fn is_jit_dump(path: &[u8]) -> bool {

@@ -194,7 +194,7 @@ impl Tracker {
         let mut frames = match &found {
             Err(_) => self.frames(kernel, (*tgid, *at_ns, user), ByPointers::OfSample, &mut located),
             Ok(unwound) => {
-                let mut frames = self.kernel_frames(kernel, &mut located);
+                let mut frames = self.kernel_frames(kernel, *at_ns, &mut located);
                 frames.extend(
                     calls(&unwound.frames).map(|address| self.at(*tgid, address, *at_ns, 0, &mut located)),
                 );

@@ -1,0 +1,90 @@
+//! Where owners are names (`--by exe`, `--by comm`): a process that executes another program, or takes another name, is another owner
+//! from then on. What it did until then is its old owner's.
+
+use aya_ebpf::helpers::bpf_ktime_get_ns;
+use pmu_common::{
+    config::{BY_PROCESS, OWNER_IS_COMM, OWNER_IS_EXE},
+    count::{DIVIDES, SLOT_NONE, SLOT_OTHER, SLOT_UNRESOLVED, WAITS_FOR_EXEC},
+};
+
+use crate::{
+    access::{Access, Pointer},
+    account::account,
+    config::config,
+    counter,
+    cpu::this_cpu,
+    culprit, identity,
+    maps::CPUS,
+    owner, task,
+};
+
+/// Are owners names, by executable file?
+#[inline(always)]
+pub(crate) fn by_program() -> bool {
+    config!(by) == BY_PROCESS && config!(names) == OWNER_IS_EXE
+}
+
+/// Are they, by name?
+#[inline(always)]
+pub(crate) fn by_name() -> bool {
+    config!(by) == BY_PROCESS && config!(names) == OWNER_IS_COMM
+}
+
+/// Is `task`, which runs this, all of its process? Another thread would go on in the old owner's slot.
+#[inline(always)]
+pub(crate) fn is_alone<A: Access>(task: Pointer) -> bool {
+    A::current() == task && identity::leader(task) == task && task::is_single(task)
+}
+
+/// Gives the process of `task`, which runs this and is all of it, a slot of its own from here on; `describe` writes its name.
+/// Switches cannot come here, and [`flush`](crate::flush) leaves such a task alone.
+#[inline(always)]
+pub(crate) fn divide<A: Access>(task: Pointer, describe: impl FnOnce(&mut [u8])) -> Option<()> {
+    let cpu = this_cpu();
+    let state = A::state(task)?;
+    // SAFETY: the lookup gave a live row, and only this CPU writes it while no program interrupts this one that does.
+    let counts = unsafe { &mut *CPUS.get_ptr_mut(cpu)? };
+    // SAFETY: the state is the running task's own.
+    unsafe {
+        let has_run = task::reading::<A>(task).cpu_time_ns != (*state).last.cpu_time_ns;
+        // A launched command was nothing before.
+        if (*state).flags & WAITS_FOR_EXEC != 0 || (*state).slot == SLOT_UNRESOLVED && !has_run {
+            return None;
+        }
+        (*state).flags |= DIVIDES;
+    }
+    let accounted = account::<A>((task, task::tid::<A>(task)), cpu, counts);
+    if accounted.slot < SLOT_NONE && accounted.slot != SLOT_OTHER {
+        if counter::are_read() {
+            counter::flush(cpu, accounted.slot);
+        }
+        // SAFETY: the helper has no preconditions.
+        let _ = culprit::switch(cpu, false, accounted.slot, unsafe { bpf_ktime_get_ns() });
+        let key = task::process_key::<A>(task);
+        owner::forget(&key, accounted.slot);
+        // SAFETY: as above.
+        unsafe { (*state).slot = owner::begin(task, &key, describe) };
+    }
+    // SAFETY: as above.
+    unsafe { (*state).flags &= !DIVIDES };
+    Some(())
+}
+
+/// The task's process is about to execute another program: what it did since its fork is not that one's.
+#[inline(always)]
+pub(crate) fn resolve_before<A: Access>(task: Pointer) {
+    if let Some(state) = A::state(task) {
+        // SAFETY: the state is the running task's own.
+        let state = unsafe { &mut *state };
+        if state.slot == SLOT_UNRESOLVED && state.flags & WAITS_FOR_EXEC == 0 {
+            let (cgroup, id) = if task::cgroups_matter() {
+                task::cgroup_and_id(task)
+            } else {
+                (core::ptr::null(), state.cgroup)
+            };
+            if id == state.cgroup {
+                state.slot = owner::resolve::<A>(task, cgroup, id);
+            }
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! Processes that samples hit: what is mapped there, and where they came from.
+
+use super::{ANCESTORS_MAX, FILES_AHEAD_MAX, Processes};
+use crate::symbol::address_map::Region;
+
+impl Processes {
+    /// A process was sampled. The files that are mapped there as far as the kernel has told, unless they were asked for before.
+    pub(in crate::symbol) fn see(&mut self, tgid: u32) -> Vec<Region> {
+        let process = self.meet(tgid);
+        if process.files_ahead.is_some() {
+            return Vec::new();
+        }
+        let told = process.maps.told.iter().flat_map(|told| told.regions());
+        let files = told.filter(|region| region.file.is_some());
+        let files: Vec<Region> = files.take(FILES_AHEAD_MAX).cloned().collect();
+        process.files_ahead = Some(files.len());
+        files
+    }
+
+    /// Did samples hit a process's program?
+    pub(in crate::symbol) fn is_seen(&self, tgid: u32) -> bool {
+        self.of.get(&tgid).is_some_and(|process| process.files_ahead.is_some())
+    }
+
+    /// Is anything mapped in a process of which this holds?
+    pub(in crate::symbol) fn is_any_mapped(&self, tgid: u32, is: impl Fn(&Region) -> bool) -> bool {
+        self.of.get(&tgid).is_some_and(|process| process.maps.regions().any(is))
+    }
+
+    /// A process, and those that it was forked from, the last one first.
+    pub(in crate::symbol) fn kin(&self, tgid: u32) -> Vec<u32> {
+        let parent = |&tgid: &u32| self.of.get(&tgid)?.parent.map(|(parent, _)| parent);
+        std::iter::successors(Some(tgid), parent).take(ANCESTORS_MAX).collect()
+    }
+}

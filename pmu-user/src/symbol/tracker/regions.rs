@@ -1,0 +1,58 @@
+//! What is mapped around an address of a process, or why that is not known.
+
+use std::io;
+
+use pmu_common::config::OUTSIDE;
+
+use super::{Tracker, UNMAPPED};
+use crate::{
+    drain::in_time,
+    symbol::{
+        address_map::{AddressMap, Region},
+        open::Patience,
+        processes::NotFound,
+    },
+};
+
+const OUTSIDE_OF_NAMESPACE: &str = "the process is outside of this PID namespace";
+const GONE: &str = "the process ended before its address map was read";
+
+impl Tracker {
+    /// The mapping around an address at a time, and the process whose map it was found in.
+    pub(super) fn region(
+        &mut self,
+        tgid: u32,
+        address: u64,
+        at_ns: u64,
+    ) -> Result<(u32, Region), &'static str> {
+        self.see(tgid);
+        let mut why = self.processes.waits(tgid).unwrap_or(GONE);
+        let found = self.processes.find(tgid, address, at_ns, |tgid| {
+            let map = read(&mut self.patience, tgid);
+            why = map.as_ref().map_or_else(|why| *why, |_| UNMAPPED);
+            map.ok()
+        });
+        found.map_err(|error| match error {
+            NotFound::Unknown(why) => why,
+            NotFound::Unmapped => {
+                self.processes.missed(tgid, why);
+                why
+            }
+        })
+    }
+}
+
+/// Reads a process's address map, or says why that cannot be done.
+pub(super) fn read(patience: &mut Patience, tgid: u32) -> Result<AddressMap, &'static str> {
+    if tgid & OUTSIDE != 0 {
+        return Err(OUTSIDE_OF_NAMESPACE);
+    }
+    match patience.call(move || AddressMap::read(tgid)) {
+        None => Err(in_time::SLOW_MAP),
+        Some(Ok(map)) => Ok(map),
+        Some(Err(error)) if error.kind() == io::ErrorKind::PermissionDenied => {
+            Err("its address map may not be read: CAP_SYS_PTRACE is missing")
+        }
+        Some(Err(_)) => Err(GONE),
+    }
+}
