@@ -263,6 +263,8 @@ pub fn wait_and_become(name: &OsStr, inherited: &str, program: &Path, words: &[O
     if stream.read_exact(&mut [0]).is_err() {
         return PMBPF_FAILED;
     }
+    // What it does until the command has its name is under this one, as perf's is under "perf-exec".
+    let _ = rustix::thread::set_name(c"pmbpf-exec");
     // It is not the command yet: what was used until now is not the command's.
     let _ = writeln!(stream, "{}", own_usage().unwrap_or_default());
     let error = become_command(inherited, program, words);
