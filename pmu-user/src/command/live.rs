@@ -207,8 +207,7 @@ impl Live<'_> {
         keep(outcome.last)?;
         drop(progress);
         recorder.end(&outcome.ending);
-        let talks = common.talks(command);
-        let names = session.name(|naming| say_naming(talks, naming));
+        let names = session.name(|naming| self.say_naming(naming));
         // A recording can only have what was known by now, and reports what the run printed.
         if common.keep.file().is_none() {
             pipeline.costs_go_on(own_cpu_ns());
@@ -289,6 +288,14 @@ impl Live<'_> {
         Ok((session, launched))
     }
 
+    /// Says that functions are still being named.
+    fn say_naming(self, naming: &Naming) {
+        let (asked, files) = naming.so_far();
+        if self.common.talks(self.command) {
+            output::talk(&format!("naming functions: {asked} of {files} files; ^C prints what is there"));
+        }
+    }
+
     /// Says what a reader would not see in the report, or too late.
     fn warn(self, header: &Header, uncounted: Option<&Absent>, redacting: &Redacting) {
         let shortest = header.io.as_ref().and_then(|io| Some((io.plan.duration?, io.plan.shortest()?)));
@@ -301,14 +308,6 @@ impl Live<'_> {
         if let Some(Absent { what, why }) = uncounted.filter(|_| !self.common.quiet) {
             output::talk(&redacting.sentence(&format!("not measured: {what}: {why}")));
         }
-    }
-}
-
-/// Says that functions are still being named.
-fn say_naming(talks: bool, naming: &Naming) {
-    if talks {
-        let (asked, files) = naming.so_far();
-        output::talk(&format!("naming functions: {asked} of {files} files; ^C prints what is there"));
     }
 }
 

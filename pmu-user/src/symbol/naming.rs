@@ -253,3 +253,23 @@ fn with_lengths(map: &PerfMap, offsets: &[u64]) -> Vec<(u64, u64, u64)> {
 fn all(offsets: &[u64], why: Why) -> Codes {
     offsets.iter().map(|&offset| (offset, Err(why))).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Arc, time::Duration};
+
+    use super::{Request, Symbolizer, Why, ask_all};
+    use crate::symbol::progress::Naming;
+
+    #[test]
+    fn a_signal_leaves_the_rest_without_names_and_asks_nothing_more() {
+        let naming = Arc::new(Naming::default());
+        naming.begin();
+        let mut symbolizer = Symbolizer::stopped_by(&naming);
+        let deadline = symbolizer.within(Duration::from_secs(60));
+        assert!(!symbolizer.is_over(deadline) && naming.stop() && symbolizer.is_over(deadline));
+        let codes = ask_all(&mut symbolizer, &Request::Vdso, &[1, 2], &[], deadline);
+        assert!(codes.len() == 2 && codes.values().all(|code| *code == Err(Why::NoTime)), "{codes:?}");
+        assert!(symbolizer.process().is_none());
+    }
+}

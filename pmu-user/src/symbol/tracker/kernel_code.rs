@@ -178,8 +178,7 @@ mod tests {
 
     fn name(code: &KernelCode, at: At) -> Option<Result<String, Why>> {
         assert!(at.is_kernel() && at.address() == ADDRESS, "{at:?}");
-        code.name(at.offset)
-            .map(|name| name.map(|code| String::from_utf8_lossy(code.function.as_bytes()).into_owned()))
+        code.name(at.offset).map(|name| name.map(|code| code.function.terminal().into_owned()))
     }
 
     #[test]
