@@ -242,11 +242,7 @@ impl Plan {
             late_min_ns: self.late_min_ns,
             gap_min_ns: self.gap_min_ns,
             counters: self.counters(),
-            names: match self.by {
-                By::Comm => config::OWNER_IS_COMM,
-                By::Exe => config::OWNER_IS_EXE,
-                By::Process | By::Thread | By::Cgroup => config::KEEPS_SLOT,
-            },
+            names: self.by.names(),
             culprits: u32::from(self.culprits == Culprits::Yes),
             off_cpu: match self.off_cpu {
                 OffCpu::No => 0,

@@ -2,6 +2,7 @@
 
 use std::{ffi::OsString, time::Duration};
 
+use pmu_common::config::{KEEPS_SLOT, OWNER_IS_COMM, OWNER_IS_EXE};
 use serde::{Deserialize, Serialize};
 
 use super::metrics::MetricsRequest;
@@ -34,12 +35,23 @@ pub enum By {
     Process,
     /// A thread.
     Thread,
-    /// Processes of one name (`comm`); time before and after an exec is told apart tick by tick.
+    /// Processes of one name (`comm`), each for as long as it has it.
     Comm,
     /// Processes whose executable files have one name, which is whole where `comm` ends after 15 bytes or was chosen.
     Exe,
     /// A cgroup of the v2 hierarchy.
     Cgroup,
+}
+
+impl By {
+    /// Whether owners are names, as programs have it.
+    pub(super) const fn names(self) -> u32 {
+        match self {
+            Self::Comm => OWNER_IS_COMM,
+            Self::Exe => OWNER_IS_EXE,
+            Self::Process | Self::Thread | Self::Cgroup => KEEPS_SLOT,
+        }
+    }
 }
 
 /// Do children of a target process count?

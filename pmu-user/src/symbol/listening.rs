@@ -29,7 +29,7 @@ impl Listening {
         self.bands.push(band);
     }
 
-    /// Waits until `woken` can be read, which is then emptied, or until the kernel has told much, at most so long.
+    /// Waits until `woken` can be read, which is then emptied, or until the kernel has reported much, at most so long.
     pub(super) fn wait(&mut self, woken: &OwnedFd, most: Option<&Timespec>) {
         let bands = self.bands.iter().map(|band| PollFd::new(band, PollFlags::IN));
         let mut waiting: Vec<PollFd<'_>> = bands.chain([PollFd::new(woken, PollFlags::IN)]).collect();
