@@ -15,7 +15,7 @@ use crate::{
     cpu::this_cpu,
     culprit, identity,
     maps::CPUS,
-    owner, task,
+    moves, owner, task,
 };
 
 /// Are owners names, by executable file?
@@ -55,16 +55,19 @@ pub(crate) fn divide<A: Access>(task: Pointer, describe: impl FnOnce(&mut [u8]))
         }
         (*state).flags |= DIVIDES;
     }
-    let accounted = account::<A>((task, task::tid::<A>(task)), cpu, counts);
+    // SAFETY: the helper has no preconditions.
+    let now_ns = unsafe { bpf_ktime_get_ns() };
+    let accounted = account::<A>((task, task::tid::<A>(task)), cpu, counts, |counts| {
+        moves::accounted_until::<A>(counts, task, now_ns - config!(tick_period_ns), now_ns)
+    });
     if accounted.slot < SLOT_NONE && accounted.slot != SLOT_OTHER {
         if counter::are_read() {
             counter::flush(cpu, accounted.slot);
         }
-        // SAFETY: the helper has no preconditions.
-        let _ = culprit::switch(cpu, false, accounted.slot, unsafe { bpf_ktime_get_ns() });
+        let _ = culprit::switch(cpu, false, accounted.slot, now_ns);
         owner::forget(&key, accounted.slot);
         // SAFETY: as above.
-        unsafe { (*state).slot = owner::begin(task, &key, describe) };
+        unsafe { (*state).slot = owner::begin(identity::leader(task), &key, describe) };
     }
     // SAFETY: as above.
     unsafe { (*state).flags &= !DIVIDES };
