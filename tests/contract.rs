@@ -21,7 +21,7 @@ use pmu_common::{
 /// Both objects, with the map and the programs that only they have.
 static OBJECTS: [(Built, &str, &[&str]); 2] = [
     (BY_TYPE, map::TASKS, &[program::SEED, program::WAITS, program::THROTTLE, program::UNTHROTTLE]),
-    (BY_ADDRESS, map::TASKS_BY_ADDRESS, &[program::FREE]),
+    (BY_ADDRESS, map::TASKS_BY_ADDRESS, &[program::FREE, program::THROTTLE, program::UNTHROTTLE]),
 ];
 
 /// Both objects for I/O, which have the same maps and programs.

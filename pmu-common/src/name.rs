@@ -158,7 +158,7 @@ pub mod program {
     /// Run over every task at a drain where time off the CPU counts; only in the object by type.
     pub const WAITS: &str = "waits";
 
-    /// Where the kernel throttles a run queue and lets it go on, by function; only in the object by type, and for kernels that do not time it.
+    /// Where the kernel throttles a run queue and lets it go on, by function; for kernels that do not time it.
     /// They are attached in this order: a begin without an end would stay open.
     pub const THROTTLING: [(&str, &str); 2] =
         [(UNTHROTTLE, "tg_unthrottle_up"), (THROTTLE, "tg_throttle_down")];

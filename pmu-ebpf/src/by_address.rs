@@ -40,6 +40,7 @@ mod stack_copy;
 mod table;
 mod target;
 mod task;
+mod throttle;
 mod throttling;
 mod timer;
 mod wait;

@@ -61,7 +61,11 @@ fn assert_as_in(file: &str, text: &str, ours: &str, elsewhere: fn(u64) -> u64) {
     };
     let budget: Vec<(String, u64)> = lines.lines().map(known).collect();
     for (what, number) in ours.lines().map(known) {
-        let (_, most) = budget.iter().find(|(named, _)| *named == what).unwrap();
+        // Programs that the file's kernel does not need: those that time limits of CPU time.
+        let Some((_, most)) = budget.iter().find(|(named, _)| *named == what) else {
+            assert!(what.ends_with("throttle"), "{what} is not in {file}");
+            continue;
+        };
         assert!(number <= elsewhere(*most), "{what}: {number}, of {most} on {kernel}");
     }
 }

@@ -162,14 +162,17 @@ fn moved_often(way: &str, turns: [Duration; 3]) {
     other.set(0);
     sched_setaffinity(None, &other).unwrap();
     let usage_ns = || groups.iter().map(Cgroup::usage_ns).sum::<f64>();
-    let (mut in_each, before_ns) = ([Duration::ZERO; 3], usage_ns());
+    let (mut in_each, mut unsure, before_ns) = ([Duration::ZERO; 3], Duration::ZERO, usage_ns());
     let (begun, mut turn, mut entered) = (Instant::now(), 0, Instant::now());
     while begun.elapsed() < 2 * SECOND {
         sleep(turns[turn]);
         let next = (turn + 1) % groups.len();
+        let asked = Instant::now();
         groups[next].enter(hog.pid());
         let now = Instant::now();
         in_each[turn] += now - entered;
+        // When the kernel moved it within that time is not known, which matters where another machine has this CPU for a while.
+        unsure += (now - asked).saturating_sub(Duration::from_millis(2));
         (turn, entered) = (next, now);
     }
     let until_ns = usage_ns();
@@ -180,7 +183,7 @@ fn moved_often(way: &str, turns: [Duration; 3]) {
     let ours = groups.each_ref().map(|group| rows.of_cgroup("cpu_time", &group.path));
     let moved = in_each.iter().sum::<Duration>().as_secs_f64() * 1e9;
     let lost_ns = moved - (until_ns - before_ns);
-    let shown = format!("{way} {turns:?}: {ours:?} ns of {in_each:?}, {lost_ns} lost");
+    let shown = format!("{way} {turns:?}: {ours:?} ns of {in_each:?}, {lost_ns} lost, {unsure:?} unsure");
     assert_close(&shown, ours.iter().sum(), truth_ns, 0.001, 2e5);
     assert_eq!(rows.summary()["losses"]["move_untimed"], serde_json::Value::Null, "{shown}");
     for index in [1, 2] {
@@ -192,7 +195,7 @@ fn moved_often(way: &str, turns: [Duration; 3]) {
         // What it did last it did where it was.
         let end_ns = if index == turn { truth_ns - until_ns } else { 0.0 };
         // What others or the hypervisor had of the CPU (50 ms of each second, if others want it: `sched_rt_runtime_us`) was in a few long spans.
-        let distance = half_ns + end_ns + lost_ns.abs();
+        let distance = half_ns + end_ns + lost_ns.abs() + unsure.as_nanos() as f64;
         assert_close(&shown, ours[index], expected_ns, 0.01, distance);
     }
 }

@@ -57,8 +57,8 @@ fn untold(kind: u32, told: Option<ToldWaits>) -> Option<&'static str> {
             "the system call that a task is in takes Linux 5.15 and attaching by type (tp_btf): it is in off_cpu.sleep",
         ),
         THROTTLED if !told.throttling => Some(
-            "this kernel does not say how long a run queue was throttled (that takes CONFIG_CFS_BANDWIDTH, and Linux 6.6 or attaching by \
-             type): it is in off_cpu.run_queue, and in the run-queue latency",
+            "this kernel does not say how long a run queue was throttled (that takes CONFIG_CFS_BANDWIDTH, and Linux 6.6 or programs on \
+             its functions, by its types): it is in off_cpu.run_queue, and in the run-queue latency",
         ),
         _ => None,
     }

@@ -116,15 +116,15 @@ impl Object {
                     let iterator = self.loaded.program::<Iter>(name)?;
                     iterator.load(TASKS, &over_tasks).map_err(|error| refused(name, error))?;
                 }
-                // Some kernels let no program on a function: what a limit takes is then in the waits for a CPU.
-                self.times_throttling = self.times_throttling
-                    && self.loaded.load_functions(&program::THROTTLING, types.expect(TYPED)).is_ok();
             }
             Attach::RawTp => {
                 let free = self.loaded.program::<RawTracePoint>(program::FREE)?;
                 free.load().map_err(|error| refused(program::FREE, error))?;
             }
         }
+        // Some kernels let no program on a function: what a limit takes is then in the waits for a CPU.
+        self.times_throttling = self.times_throttling
+            && types.is_some_and(|types| self.loaded.load_functions(&program::THROTTLING, types).is_ok());
         Ok(())
     }
 

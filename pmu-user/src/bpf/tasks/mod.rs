@@ -98,7 +98,7 @@ impl Object {
             ![offsets.regs_call, offsets.regs_second, offsets.regs_third].contains(&ABSENT),
         );
         let finds_user_registers = finds_user_registers(!plan.unwind.is_fp());
-        let times_throttling = way.attach == Attach::TpBtf && must_time_throttling(&offsets, facts);
+        let times_throttling = must_time_throttling(&offsets, facts);
         let config = Config {
             offsets,
             pids: facts.pids,
@@ -164,6 +164,12 @@ impl Object {
                 && self.offsets.task_cfs_rq != ABSENT,
             before_first_switch: self.loaded.attach_kind() == Attach::TpBtf,
         }
+    }
+
+    /// Are there limits of CPU time, and is what they take not told from other waits for a CPU?
+    #[must_use]
+    pub fn confuses_limits(&self) -> bool {
+        self.offsets.cfs_rq_throttle_count != ABSENT && !self.told_waits().throttling
     }
 
     /// Accounts the task that runs on `cpu` now. Interrupts that CPU for about a microsecond.

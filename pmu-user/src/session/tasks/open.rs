@@ -269,6 +269,10 @@ fn missing(plan: &Plan, machine: &Machine, object: &Object, tick: u64, root: &Pa
     if !object.knows_steal() && machine.cpu.guest {
         missing.push(absent("stolen time", "this kernel does not account it, so a stolen span looks masked"));
     }
+    if object.confuses_limits() {
+        let why = "this kernel keeps no clock of it (Linux 6.6), and programs on its functions take its types and no --attach raw-tp: run-queue latency has it";
+        missing.push(absent("what limits of CPU time (cpu.max, cpu.cfs_quota_us) take of waits", why));
+    }
     if object.without_vectors {
         let why = "this kernel has no tracepoints where they begin and end (irq_vectors, of x86 with CONFIG_TRACE_IRQ_VECTORS)";
         missing.push(absent("interrupt handlers of the processor's own vectors", why));
