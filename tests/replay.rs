@@ -112,7 +112,7 @@ fn every_view_of_every_recording_is_as_it_was() {
         if recording.extension().is_none_or(|extension| extension != "pmbpf") {
             continue;
         }
-        for (format, suffix) in [(&[][..], "txt"), (&["--json"], "json"), (&["--csv"], "csv")] {
+        for (format, suffix) in [(&["--top", "20"][..], "txt"), (&["--json"], "json"), (&["--csv"], "csv")] {
             let expected = Data::read_from(&recording.with_extension(suffix), None).raw();
             Assert::new().action_env("SNAPSHOTS").eq(report(&recording, format), expected);
         }
@@ -276,7 +276,7 @@ fn gaps_beyond_the_most_that_are_kept_are_told() {
     let mut writer = Writer::create(&path, Overwrite::No, &header).unwrap();
     drains.iter().for_each(|drain| writer.drain(drain).unwrap());
     writer.end(&ending.unwrap()).unwrap();
-    let [text, json] = [&[][..], &["--json"]].map(|format| report(&path, format));
+    let [text, json] = [&["--top", "20"][..], &["--json"]].map(|format| report(&path, format));
     std::fs::remove_file(&path).unwrap();
     let rows = schema::rows(&json);
     let of_kind = |kind: &'static str| rows.iter().filter(move |row| row["kind"] == kind);

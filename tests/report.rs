@@ -111,7 +111,11 @@ fn what_is_no_regular_file_is_named_and_never_waited_for() {
 #[test]
 fn standard_input_is_read_by_its_name() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pmbpf"));
-    command.args(["report", "-"]).stdin(Stdio::piped()).stdout(Stdio::piped()).env("LC_ALL", "C.UTF-8");
+    command
+        .args(["report", "-", "--top", "20"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .env("LC_ALL", "C.UTF-8");
     let mut child = command.spawn().unwrap();
     child.stdin.take().unwrap().write_all(&fs::read(recording("masked.pmbpf")).unwrap()).unwrap();
     let output = child.wait_with_output().unwrap();
@@ -416,6 +420,24 @@ fn sections_are_chosen_and_an_unknown_one_lists_them() {
         code == Some(2) && messages.contains("`stak` is no section") && messages.contains("findings, "),
         "{messages}"
     );
+}
+
+#[test]
+fn a_report_of_which_nothing_more_was_asked_is_short_and_says_what_shows_the_rest() {
+    let lines = |arguments: &[&str]| -> Vec<String> {
+        let (code, text, messages) = said("masked.pmbpf", arguments);
+        assert_eq!(code, Some(0), "{messages}");
+        text.lines().map(str::to_owned).collect()
+    };
+    let (short, all) = (lines(&[]), lines(&["--top", "20"]));
+    assert!(short.len() <= 75 && all.len() > 120, "{} of {} lines", short.len(), all.len());
+    let is_note = |line: &String| line.starts_with("shortened: `--top 20` shows ");
+    assert!(short.last().is_some_and(is_note) && !all.iter().any(is_note), "{short:?}");
+    let is_bar = |line: &String| line.contains('█');
+    assert!(!short.iter().any(is_bar) && lines(&["--sections", "latency"]).iter().any(is_bar));
+    // What fits as it is stays so.
+    let (_, text, _) = said("books.pmbpf", &[]);
+    assert_eq!(said("books.pmbpf", &["--top", "20"]).1.lines().count() <= 60, !text.contains("shortened"));
 }
 
 #[test]

@@ -39,6 +39,7 @@ mod cost_budget;
 mod counting;
 mod cpu_time;
 mod culprits;
+mod database;
 mod elf_files;
 mod events;
 mod findings;

@@ -19,7 +19,7 @@ use crate::{
     view::{
         Format, ReportFormat,
         export::Content,
-        text::{Folding, Sections, Style, plain},
+        text::{Brevity, Folding, SCREEN, Sections, Style, plain},
     },
 };
 
@@ -120,6 +120,8 @@ impl Output {
             blocks: speaks_utf8(),
             width: self.width(stream),
             sections: self.sections.unwrap_or(Sections::ALL),
+            screen: (self.top.is_none() && self.sections.is_none()).then_some(SCREEN),
+            brevity: Brevity::Full,
         }
     }
 

@@ -35,6 +35,14 @@ named! {
 }
 
 impl IoLimitKind {
+    /// The operation, as v1 files call it.
+    const fn v1_operation(self) -> &'static str {
+        match self {
+            Self::ReadBytes | Self::ReadRequests => "Read",
+            Self::WriteBytes | Self::WriteRequests => "Write",
+        }
+    }
+
     /// Its file in a v1 hierarchy.
     const fn v1_file(self) -> &'static str {
         match self {
@@ -61,6 +69,27 @@ pub struct IoLimit {
     /// Is it of a v1 hierarchy?
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub v1: bool,
+    /// What has been submitted of it, as a v1 hierarchy counts it where it throttles: since the cgroup was made, in an interval since the
+    /// first reading. None where the kernel does not count it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub submitted: Option<Submitted>,
+}
+
+/// I/O of one operation at one device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Submitted {
+    /// Bytes.
+    pub bytes: u64,
+    /// Bios, before the block layer merges them to requests.
+    pub bios: u64,
+}
+
+impl Submitted {
+    /// What came after `before`.
+    #[must_use]
+    pub const fn since(&self, before: &Self) -> Self {
+        Self { bytes: self.bytes.saturating_sub(before.bytes), bios: self.bios.saturating_sub(before.bios) }
+    }
 }
 
 impl IoLimit {
@@ -122,7 +151,14 @@ fn of_v2(line: &str) -> Vec<IoLimit> {
     let limit = |word: &str| {
         let (key, most) = word.split_once('=')?;
         let kind = IoLimitKind::ALL.into_iter().find(|kind| kind.name() == key)?;
-        Some(IoLimit { device, name: Untrusted::default(), kind, most: most.parse().ok()?, v1: false })
+        Some(IoLimit {
+            device,
+            name: Untrusted::default(),
+            kind,
+            most: most.parse().ok()?,
+            v1: false,
+            submitted: None,
+        })
     };
     words.filter_map(limit).collect()
 }
@@ -133,12 +169,34 @@ fn of_v1(folder: &Path) -> Vec<IoLimit> {
         let text = fs::read_to_string(folder.join(kind.v1_file())).unwrap_or_default();
         let limit = |line: &str| {
             let (of, most) = line.split_once(' ')?;
-            let most = most.trim().parse().ok()?;
-            Some(IoLimit { device: device(of)?, name: Untrusted::default(), kind, most, v1: true })
+            let (device, most) = (device(of)?, most.trim().parse().ok()?);
+            Some(IoLimit { device, name: Untrusted::default(), kind, most, v1: true, submitted: None })
         };
         text.lines().filter_map(limit).collect::<Vec<_>>()
     };
-    IoLimitKind::ALL.into_iter().flat_map(of).collect()
+    let mut limits: Vec<IoLimit> = IoLimitKind::ALL.into_iter().flat_map(of).collect();
+    if !limits.is_empty() {
+        let text = |file| fs::read_to_string(folder.join(file)).unwrap_or_default();
+        let (bytes, bios) =
+            (text("blkio.throttle.io_service_bytes_recursive"), text("blkio.throttle.io_serviced_recursive"));
+        for limit in &mut limits {
+            let of = |text| counted(text, limit.device, limit.kind.v1_operation());
+            limit.submitted = of(&bytes).zip(of(&bios)).map(|(bytes, bios)| Submitted { bytes, bios });
+        }
+    }
+    limits
+}
+
+/// A count of a v1 file with a line `8:16 Write 1048576` for each device and operation; 0 of a device that had none of it yet.
+fn counted(text: &str, of: (u32, u32), operation: &str) -> Option<u64> {
+    // The sum of all devices comes last, so a file without any line cannot be read.
+    text.lines().next()?;
+    let count = |line: &str| {
+        let mut words = line.split_whitespace();
+        let is = words.next().and_then(device) == Some(of) && words.next() == Some(operation);
+        is.then(|| words.next()?.parse().ok()).flatten()
+    };
+    Some(text.lines().find_map(count).unwrap_or(0))
 }
 
 fn device(numbers: &str) -> Option<(u32, u32)> {
@@ -155,7 +213,7 @@ fn called(root: &Path, (major, minor): (u32, u32)) -> Untrusted {
 
 #[cfg(test)]
 mod tests {
-    use super::{IoLimit, IoLimitKind};
+    use super::{IoLimit, IoLimitKind, Submitted};
     use crate::{
         machine::{
             cgroup::{Cgroup, CgroupId, Layout},
@@ -174,6 +232,11 @@ mod tests {
             ("v2/web/io.max", "8:16 rbps=2097152 wbps=max riops=max wiops=120\nnonsense\n"),
             ("v2/free/io.max", "8:16 rbps=max wbps=max riops=max wiops=max\n"),
             ("v1/web/blkio.throttle.write_bps_device", "8:0 1048576\n"),
+            (
+                "v1/web/blkio.throttle.io_service_bytes_recursive",
+                "8:16 Write 1\n8:0 Read 2\n8:0 Write 4096\nTotal 4099\n",
+            ),
+            ("v1/web/blkio.throttle.io_serviced_recursive", "Total 0\n"),
         ]);
         let v2 = Some(tree.root.join("v2"));
         let only_v2 = Layout { v2: v2.clone(), ..Layout::default() };
@@ -182,6 +245,8 @@ mod tests {
             layout.io_limits(&Cgroup { path: Untrusted::from(path), id: CgroupId(7) }, &tree.root)
         };
         assert_eq!(words(&of(&only_v2, "/web")), ["8:16 io.max rbps=2097152", "8:16 io.max wiops=120"]);
+        let submitted = of(&both, "/web").pop().unwrap().submitted;
+        assert_eq!(submitted, Some(Submitted { bytes: 4096, bios: 0 }));
         assert_eq!(words(&of(&both, "/web")).last().unwrap(), "8:0 blkio.throttle.write_bps_device 1048576");
         assert_eq!((of(&both, "/free"), of(&both, "/../v1/web")), (Vec::new(), Vec::new()));
         assert_eq!(of(&only_v2, "/web")[1].kind, IoLimitKind::WriteRequests);

@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     OwnerOrTarget, OwnerReport, Report, TasksReport,
-    io::Subject,
+    io::{IoReport, Subject},
     number::{Attribution, Content, Number},
 };
 use crate::{
@@ -100,8 +100,9 @@ impl Filter {
     ///
     /// As for [`Filter::apply`].
     pub fn choose_owners(&self, report: &mut Report) -> Result<(), Unmet> {
-        if let (Some(tasks), Processes::OneByOne) = (&mut report.tasks, self.processes) {
-            tasks.unfold();
+        if self.processes == Processes::OneByOne {
+            report.tasks.iter_mut().for_each(TasksReport::unfold);
+            report.io.iter_mut().for_each(IoReport::take_apart);
         }
         if self.owners.is_empty() {
             return Ok(());

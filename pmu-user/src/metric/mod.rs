@@ -143,10 +143,7 @@ impl Report {
             tasks.keep_owners(&is_kept);
         }
         if let Some(io) = &mut self.io {
-            io.rows.retain(|row| match &row.subject {
-                io::Subject::Owner(owner, _) => is_kept(owner),
-                _ => true,
-            });
+            io.keep_owners(&is_kept);
         }
         if let Some(counts) = &mut self.counts {
             counts.rows.retain(|row| row.owner.as_ref().is_none_or(&is_kept));
@@ -157,9 +154,11 @@ impl Report {
     }
 
     /// Gives owners one name in all sources: tasks see what a process executes, I/O only what it was called when it first moved something.
+    /// Processes of one program are together in both.
     pub fn name_alike(&mut self) {
-        let (Some(tasks), Some(io)) = (&self.tasks, &mut self.io) else { return };
-        let owners = tasks.owners.iter().filter_map(|report| report.who.owner());
+        let Some(io) = &mut self.io else { return };
+        let owners = self.tasks.iter().flat_map(|tasks| &tasks.owners);
+        let owners = owners.filter_map(|report| report.who.owner());
         let known: BTreeMap<&Owner, &Owner> = owners.map(|owner| (owner, owner)).collect();
         for row in &mut io.rows {
             if let io::Subject::Owner(owner, _) = &mut row.subject
@@ -168,6 +167,8 @@ impl Report {
                 owner.clone_from(named);
             }
         }
+        let folded = self.tasks.as_ref().and_then(|tasks| tasks.folded.as_ref());
+        io.put_together(folded.map_or(&BTreeMap::new(), |folded| &folded.members));
     }
 
     /// Adds what one source cost.

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::{
     Limited, OwnerOrTarget, OwnerReport, Pressure, Report, TasksReport, Throttled,
     culprit::{Culprit, Waited},
-    io::{IoReport, Label, Subject},
+    io::{IoReport, Label, Row, Subject},
     stat::{self, Stat, Support},
     topdown::{Shape, Spread, TopDown},
     value::{Distribution, Value},
@@ -301,7 +301,16 @@ fn spread(spread: &Spread) -> [Number<'_>; 2] {
 
 impl IoReport {
     fn numbers(&self) -> impl Iterator<Item = Number<'_>> {
-        self.rows.iter().map(|row| {
+        self.numbers_of(&self.rows)
+    }
+
+    /// Those of programs of which several processes moved something, which are in the numbers of these as well.
+    pub fn numbers_of_programs(&self) -> impl Iterator<Item = Number<'_>> {
+        self.numbers_of(&self.programs)
+    }
+
+    fn numbers_of<'a>(&'a self, rows: &'a [Row]) -> impl Iterator<Item = Number<'a>> {
+        rows.iter().map(|row| {
             let (whose, subject) = match &row.subject {
                 Subject::Owner(owner, of) => (Attribution::Owner(owner), of.as_ref()),
                 subject => (Attribution::Host, subject),

@@ -15,7 +15,7 @@ use super::{
     followed::FollowedPaths,
     interrupt::InterruptReadings,
     interval::{HotKey, Interval, OFF_CPU, StackKey},
-    limit::{Readings, io_limits},
+    limit::{Readings, Submissions},
     names::{Addresses, CodeNames, NamedCode},
     off_cpu::Waits,
     owner::OwnerIndex,
@@ -66,6 +66,7 @@ pub struct Ledger {
     throttling: BTreeMap<Owner, Throttling>,
     pressures: Pressures,
     limits: Readings,
+    submissions: Submissions,
     losses: BTreeMap<String, u64>,
     uncovered: HashMap<Cpu, u64>,
     weights: Weights,
@@ -106,6 +107,7 @@ impl Ledger {
             throttling: BTreeMap::new(),
             pressures: Pressures::default(),
             limits: Readings::default(),
+            submissions: Submissions::default(),
             losses: BTreeMap::new(),
             uncovered: HashMap::new(),
             weights: Weights::default(),
@@ -254,7 +256,7 @@ impl Ledger {
         self.throttle(drain, &mut interval);
         self.account(drain, &mut interval);
         interval.limits = self.limits.advance(&drain.limits);
-        interval.io_limits = io_limits(&drain.limits);
+        interval.io_limits = self.submissions.advance(&drain.limits);
         interval.pressure = self.pressures.advance((interval.from_ns, interval.to_ns), &drain.pressure);
         for (reason, total) in &drain.losses {
             self.lose(reason, *total, &mut interval);

@@ -1,11 +1,11 @@
 //! Limits of cgroups at two moments: what was counted since, and what the rest is now.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map::Entry};
 
 use crate::{
     drain::{LimitsRow, Owner},
     machine::{
-        io_limit::IoLimit,
+        io_limit::{IoLimit, IoLimitKind, Submitted},
         limit::{Limit, Limits},
     },
 };
@@ -16,10 +16,31 @@ pub type Limited = BTreeMap<Owner, BTreeMap<Limit, u64>>;
 /// Limits of cgroups' I/O, as they were read last.
 pub type IoLimited = BTreeMap<Owner, Vec<IoLimit>>;
 
-/// Limits of I/O that were read.
-pub(super) fn io_limits(rows: &[LimitsRow]) -> IoLimited {
-    let limited = rows.iter().filter(|row| !row.io.is_empty());
-    limited.map(|row| (row.owner.clone(), row.io.clone())).collect()
+/// What had been submitted to limits of I/O when each was read first.
+#[derive(Debug, Default)]
+pub(super) struct Submissions(BTreeMap<(Owner, (u32, u32), IoLimitKind), Submitted>);
+
+impl Submissions {
+    /// Limits of I/O that were read, with what was submitted since the first reading.
+    pub(super) fn advance(&mut self, rows: &[LimitsRow]) -> IoLimited {
+        let mut limited = IoLimited::new();
+        for LimitsRow { owner, io, .. } in rows.iter().filter(|row| !row.io.is_empty()) {
+            let since = |limit: &IoLimit| {
+                let submitted = limit.submitted.and_then(|now| {
+                    match self.0.entry((owner.clone(), limit.device, limit.kind)) {
+                        Entry::Occupied(first) => Some(now.since(first.get())),
+                        Entry::Vacant(first) => {
+                            first.insert(now);
+                            None
+                        }
+                    }
+                });
+                IoLimit { submitted, ..limit.clone() }
+            };
+            limited.insert(owner.clone(), io.iter().map(since).collect());
+        }
+        limited
+    }
 }
 
 /// The first reading of every cgroup.
@@ -56,8 +77,23 @@ pub(super) fn merge(into: &mut Limited, more: &Limited) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Limit, Limited, Readings, merge};
+    use super::{IoLimit, IoLimitKind, Limit, Limited, Readings, Submissions, Submitted, merge};
     use crate::drain::{LimitsRow, Owner};
+
+    #[test]
+    fn what_a_limit_was_submitted_counts_from_the_first_reading() {
+        let owner = Owner::cgroup(7, "/web".into());
+        let row = |bytes| {
+            let submitted = Some(Submitted { bytes, bios: bytes / 4096 });
+            let (device, kind) = ((8, 0), IoLimitKind::WriteBytes);
+            let limit = IoLimit { device, name: "sda".into(), kind, most: 4096, v1: true, submitted };
+            [LimitsRow { owner: owner.clone(), now: Vec::new(), io: vec![limit] }]
+        };
+        let mut submissions = Submissions::default();
+        let mut since = |bytes| submissions.advance(&row(bytes))[&owner][0].submitted;
+        assert_eq!(since(8192), None, "nothing is known of before");
+        assert_eq!(since(20480), Some(Submitted { bytes: 12288, bios: 3 }));
+    }
 
     #[test]
     fn events_are_those_of_the_run_and_memory_is_what_it_was_last() {

@@ -57,6 +57,11 @@ const RING_BYTES_MAX: u64 = 64 << 20;
 const RARE_FACTS_BYTES: u64 = 256 << 10;
 /// Room for stacks of tasks that block, of a CPU: a thousand, until it knows how many come, at a quarter of a kilobyte.
 const OFF_CPU_STACK_BYTES: u64 = 256 << 10;
+/// Room for waits of a CPU that find no place among its charges: beside a storm of a thousand processes a second some ten thousand come in
+/// a second, of 40 bytes. They have half of the ring buffer, and on a busy host user space may have no CPU for a second.
+const CHARGE_BYTES: u64 = 896 << 10;
+/// The same of all CPUs at most.
+const CHARGE_BYTES_MAX: u64 = 7 << 20;
 /// The longest time between two drains unless told otherwise.
 const TICK: Duration = Duration::from_secs(1);
 /// Slots unless told otherwise.
@@ -198,7 +203,9 @@ impl Plan {
                 (request.stacks, request.unwind, request.off_cpu),
                 (per_tick, tick),
                 cpus.len(),
-            ),
+            )
+            .saturating_add(charge_bytes(request.culprits, by, cpus.len()))
+            .next_power_of_two(),
             late_min_ns: LATE_MIN_NS,
             gap_min_ns: u64::try_from(request.gap_min.as_nanos()).unwrap_or(u64::MAX).max(LATE_MIN_NS),
             cpus,
@@ -380,6 +387,14 @@ fn slots(
     let wanted = u32::try_from(existing * 2).unwrap_or(u32::MAX).max(SLOTS);
     let affordable = ROWS_BYTES_MAX / (row_bytes * u64::from(machine.cpu.possible.max(1)));
     Ok(wanted.min(u32::try_from(affordable).unwrap_or(u32::MAX)).max(64))
+}
+
+/// Room for waits that find no place where each process is a culprit of its own.
+fn charge_bytes(culprits: Culprits, by: By, cpus: usize) -> u32 {
+    if culprits == Culprits::No || by == By::Cgroup {
+        return 0;
+    }
+    (CHARGE_BYTES * cpus as u64).min(CHARGE_BYTES_MAX) as u32
 }
 
 /// Room for the stacks of a tick and half, at a kilobyte each; without stacks, for rare facts: processes and cgroups that come and go

@@ -1,7 +1,8 @@
 //! Limits of I/O that hold a cgroup back: what it moves beside what it may.
 
-use super::{Cause, Finding};
+use super::{Cause, Finding, exact};
 use crate::{
+    machine::io_limit::Submitted,
     metric::{
         IoLimited, Limited, OwnerOrTarget,
         io::{IoReport, Subject},
@@ -10,18 +11,23 @@ use crate::{
     table::metric::{self, Metric},
 };
 
-/// Limits that are used up, in no order.
-pub(super) fn findings(limits: &[Limited], report: &IoReport) -> Vec<Finding> {
-    let of = |of: &Limited, limit: &IoLimited| found(of, limit, report);
+/// Limits that are used up, in no order. What was moved is in `report`; of a v1 hierarchy the kernel counts it, over `length_ns`.
+pub(super) fn findings(limits: &[Limited], report: Option<&IoReport>, length_ns: u64) -> Vec<Finding> {
+    let of = |of: &Limited, limit: &IoLimited| found(of, limit, report, length_ns);
     limits.iter().flat_map(|limited| limited.io.iter().filter_map(move |limit| of(limited, limit))).collect()
 }
 
-fn found(of: &Limited, limit: &IoLimited, report: &IoReport) -> Option<Finding> {
+fn found(of: &Limited, limit: &IoLimited, report: Option<&IoReport>, length_ns: u64) -> Option<Finding> {
     let (rate, size) = (rate_of(&limit.metric), &metric::BLOCK_REQUEST_SIZE);
     let whose = Subject::Owner(of.owner.clone(), Box::new(limit.subject.clone()));
-    let value = |wanted: &Metric| {
-        let mut rows = report.rows.iter().filter(|row| row.metric == wanted.name && row.subject == whose);
+    let measured = |wanted: &Metric| {
+        let mut rows = report?.rows.iter().filter(|row| row.metric == wanted.name && row.subject == whose);
         rows.next()?.value.known().copied()
+    };
+    // A worker of the kernel submits what was held back, and names its cgroup of the v1 hierarchy only: no request is this cgroup's.
+    let value = |wanted: &Metric| match limit.limit.submitted {
+        Some(submitted) => counted(submitted, wanted, length_ns),
+        None => measured(wanted),
     };
     let (moved, most) = (value(&rate)?, *limit.value.known()?);
     let used = share(&moved, most.estimate)?;
@@ -37,6 +43,19 @@ fn found(of: &Limited, limit: &IoLimited, report: &IoReport) -> Option<Finding> 
     }
     finding.names.push(limit.limit.in_words().into());
     Some(finding)
+}
+
+/// A number of what the kernel counted in so many ns.
+fn counted(Submitted { bytes, bios }: Submitted, wanted: &Metric, length_ns: u64) -> Option<Known> {
+    let (bytes, bios, seconds) = (bytes as f64, bios as f64, length_ns as f64 / 1e9);
+    let value = if *wanted == metric::BLOCK_BANDWIDTH {
+        bytes / 1e6 / seconds
+    } else if *wanted == metric::BLOCK_REQUEST_SIZE {
+        bytes / bios
+    } else {
+        bios / seconds
+    };
+    value.is_finite().then(|| exact(value))
 }
 
 /// What a limit is of.

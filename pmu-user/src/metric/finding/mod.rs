@@ -168,8 +168,8 @@ pub fn findings(header: &Header, report: &Report) -> Vec<Finding> {
         found.extend(kernel::findings(header, report));
     }
     found.extend(report.io.iter().flat_map(io::findings));
-    if let Some((tasks, io)) = report.tasks.as_ref().zip(report.io.as_ref()) {
-        let limited = io_limit::findings(&tasks.limits, io);
+    if let Some(tasks) = &report.tasks {
+        let limited = io_limit::findings(&tasks.limits, report.io.as_ref(), tasks.length_ns);
         // That nothing is done because of I/O is then the limit's doing.
         let is_explained = |finding: &Finding| {
             finding.rule.cause == Cause::IoPressure

@@ -15,6 +15,7 @@ pub mod offline;
 mod owners;
 mod port_map;
 mod prepared;
+mod program;
 mod requesters;
 mod row;
 mod row_filter;
@@ -66,6 +67,10 @@ pub struct IoReport {
     pub traffic_ns: u64,
     /// Every number.
     pub rows: Vec<Row>,
+    /// Numbers of programs, of processes that have rows in `rows`.
+    pub programs: Vec<Row>,
+    /// Processes that share a row, with the program that it is of.
+    pub members: BTreeMap<Owner, Owner>,
     /// What owners are ordered by, most first, where that was asked for.
     pub order: BTreeMap<Owner, f64>,
     /// For how long bandwidths were at which level; only of the whole run.

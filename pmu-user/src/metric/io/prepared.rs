@@ -94,6 +94,8 @@ impl IoReport {
             length_ns: interval.to_ns.saturating_sub(interval.from_ns),
             traffic_ns: interval.traffic.as_ref().map_or(0, |traffic| traffic.duration_ns),
             rows: chosen(rows, &header.plan.report, &header.platform),
+            programs: Vec::new(),
+            members: BTreeMap::new(),
             order: BTreeMap::new(),
             levels: Vec::new(),
             formulas: Vec::new(),

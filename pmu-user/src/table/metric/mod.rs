@@ -120,6 +120,9 @@ impl Family {
         Self::Network,
     ];
 
+    /// Families of block requests and packets.
+    pub const TRAFFIC: [Self; 4] = [Self::Block, Self::BlockLatency, Self::BlockQueue, Self::Network];
+
     /// The family of a metric by its name; `None` of a name that says nothing.
     pub fn of(name: &str) -> Option<Self> {
         let prefix = name.split('.').next()?;

@@ -9,7 +9,7 @@ use super::{
     super::{
         Part,
         text::{
-            COLUMNS, Style, beside, named, percent, section,
+            Brevity, COLUMNS, Style, beside, named, percent, section,
             table::{Align, Table, cut},
         },
         words,
@@ -37,7 +37,8 @@ pub(in crate::view) fn tables(
     report: &IoReport,
     part: Part,
 ) -> io::Result<()> {
-    let apart = report.rows.iter().filter(|row| !beside::is_of_an_owner(row) && !is_nothing(row));
+    let rows = report.by_program();
+    let apart = rows.into_iter().filter(|row| !beside::is_of_an_owner(row) && !is_nothing(row));
     let all: Vec<Row> = apart.flat_map(Row::parts).collect();
     for family in Family::IO {
         let of_family = |row: &&Row| Family::of(&row.metric) == Some(family);
@@ -45,13 +46,27 @@ pub(in crate::view) fn tables(
         for row in all.iter().filter(of_family) {
             by_kind.entry((rank(&row.subject), words::subject(&row.subject))).or_default().push(row);
         }
-        for ((_, kind), rows) in by_kind {
+        for ((rank, kind), rows) in by_kind {
+            if is_left_out(style, family, rank, &rows) {
+                continue;
+            }
             if part == Part::Whole || rows.iter().any(|row| row.value.known().is_some()) {
                 one(into, style, family, kind, &rows)?;
             }
         }
     }
     Ok(())
+}
+
+/// Does a report of one screen leave the table out: one without a number, and the shortest what owners have in the table of owners?
+fn is_left_out(style: &Style, family: Family, rank: u8, rows: &[&Row]) -> bool {
+    let of_owners = rank == OWNERS && Family::TRAFFIC.contains(&family);
+    let is_empty = || rows.iter().all(|row| row.value.known().is_none());
+    match style.brevity {
+        Brevity::Full => false,
+        Brevity::Short => is_empty(),
+        Brevity::Shortest => of_owners || is_empty(),
+    }
 }
 
 /// Metrics that only matter where there is something of them.
@@ -100,9 +115,12 @@ const fn rank(subject: &Subject) -> u8 {
         Subject::Scope(Scope::Platform) => 4,
         Subject::Disk(..) | Subject::Interface(..) => 5,
         Subject::Group(_) => 6,
-        Subject::Owner(..) => 7,
+        Subject::Owner(..) => OWNERS,
     }
 }
+
+/// Of owners.
+const OWNERS: u8 = 7;
 
 /// A table of rows of one family and kind, and why numbers of it are missing; only that, if all of them are.
 fn one(into: &mut dyn Write, style: &Style, family: Family, kind: &str, rows: &[&Row]) -> io::Result<()> {

@@ -46,6 +46,9 @@ fn part(into: &mut dyn Write, report: &Report) -> io::Result<()> {
     if let Some(tasks) = &report.tasks {
         numbers(into, OF_PROGRAMS, (tasks.from_ns, tasks.length_ns), tasks.numbers_of_programs())?;
     }
+    if let Some(io) = &report.io {
+        numbers(into, OF_PROGRAMS, (io.from_ns, io.length_ns), io.numbers_of_programs())?;
+    }
     report.tasks.as_ref().map_or(Ok(()), |report| interval(into, report))
 }
 

@@ -16,7 +16,7 @@ use crate::{
     metric::{
         OwnerOrTarget, OwnerReport, TasksReport,
         io::{IoReport, Row, Scope, Subject},
-        value::{Distribution, Known},
+        value::Known,
     },
     table::{
         metric::{self, Metric, OF_OWNERS},
@@ -56,12 +56,10 @@ pub(in crate::view) fn write(
     tasks: Option<&TasksReport>,
     io: &IoReport,
 ) -> io::Result<()> {
-    let members = tasks.and_then(|tasks| tasks.folded.as_ref()).map(|folded| &folded.members);
-    let shown = |owner| members.and_then(|members| members.get(owner)).unwrap_or(owner);
     let mut owners: BTreeMap<&Owner, Beside<'_>> = BTreeMap::new();
-    for row in io.rows.iter().filter(|row| is_of_an_owner(row)) {
+    for row in io.by_program().into_iter().filter(|row| is_of_an_owner(row)) {
         let Subject::Owner(owner, _) = &row.subject else { continue };
-        owners.entry(shown(owner)).or_default().moved.push(row);
+        owners.entry(owner).or_default().moved.push(row);
     }
     if owners.is_empty() {
         return Ok(());
@@ -72,9 +70,10 @@ pub(in crate::view) fn write(
         }
     }
     let mut owners: Vec<(&Owner, Beside<'_>)> = owners.into_iter().collect();
-    let asked_for = |owner| {
-        let members = tasks.iter().flat_map(|tasks| tasks.members_of(owner)).chain([owner]);
-        members.filter_map(|owner| io.order.get(owner).copied()).fold(f64::NEG_INFINITY, f64::max)
+    let asked_for = |owner: &Owner| {
+        let members = io.members.iter().filter(|(_, of)| *of == owner).map(|(process, _)| process);
+        let values = members.chain([owner]).filter_map(|owner| io.order.get(owner).copied());
+        values.fold(f64::NEG_INFINITY, f64::max)
     };
     owners.sort_by(|(one, first), (other, second)| {
         let by_order = asked_for(other).total_cmp(&asked_for(one));
@@ -115,14 +114,9 @@ fn cells_of_tasks(beside: &Beside<'_>, target_ns: u64) -> [String; 3] {
 }
 
 fn cell_of_io(beside: &Beside<'_>, metric: &Metric) -> String {
-    let rows = || beside.moved.iter().filter(|row| row.metric == metric.name);
-    let mut distributions = rows().filter_map(|row| row.distribution.as_deref());
-    if let Some(first) = distributions.next() {
-        let mut histogram = first.histogram.clone();
-        distributions.for_each(|other| histogram.merge(&other.histogram));
-        let all = Distribution { histogram, ..first.clone() };
-        return duration(all.quantile(0.99).estimate);
+    let row = beside.moved.iter().find(|row| row.metric == metric.name);
+    match row.and_then(|row| row.distribution.as_deref()) {
+        Some(found) => duration(found.quantile(0.99).estimate),
+        None => cell(row.and_then(|row| row.value.known()), three_digits),
     }
-    let known = rows().filter_map(|row| row.value.known()).copied();
-    cell(known.reduce(|sum, one| sum.plus(&one)).as_ref(), three_digits)
 }

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::{
-    COLUMNS, Style,
+    Brevity, COLUMNS, Style,
     number::{duration, percent, sentence},
     section,
     table::{Align, Table, cut},
@@ -20,13 +20,18 @@ pub(super) fn write(into: &mut dyn Write, style: &Style, report: &TasksReport) -
     let blind: &Blind = &report.blind;
     let note = format!("ticks more than {} late; 95 % interval", duration(blind.late_min_ns as f64));
     section(into, "BLIND TIME", &note)?;
+    let is_short = style.brevity != Brevity::Full;
     match &blind.target {
+        Some(target) if is_short => writeln!(into, "  masked    {}", masked(target, "of its CPU time"))?,
         Some(target) => {
             writeln!(into, "  masked    {}", masked(target, "of its CPU time"))?;
             let machine = masked(&blind.machine, "of the CPUs' time, whoever ran");
             writeln!(into, "  machine   masked {machine}")?;
         }
         None => writeln!(into, "  masked    {}", masked(&blind.machine, "of the CPUs' time"))?,
+    }
+    if is_short {
+        return gaps_in_short(into, blind);
     }
     let stolen = if blind.target.is_some() { "machine   stolen" } else { "stolen   " };
     writeln!(
@@ -78,6 +83,19 @@ fn masked(masked: &Masked, of: &str) -> String {
         .share()
         .map(|share| format!(" from {} late ticks: {} {of}", masked.late_ticks, percent(share)));
     time + &share.unwrap_or_default()
+}
+
+/// How many gaps the target had, and the longest.
+fn gaps_in_short(into: &mut dyn Write, blind: &Blind) -> io::Result<()> {
+    let Some(longest) = blind.gaps.first() else { return Ok(()) };
+    let cells = row(longest);
+    let [late, at, cpu, class, ran, stack] = cells.as_slice() else { return Ok(()) };
+    writeln!(
+        into,
+        "  gaps      {} of {} or more; the longest {late} at {at} on CPU {cpu}, {class}: {ran}, {stack}",
+        blind.gaps.len(),
+        duration(blind.gap_min_ns as f64)
+    )
 }
 
 /// The target's gaps, and how many others had.

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::{COLUMNS, TITLE, section};
+use super::{Brevity, COLUMNS, Style, TITLE, section};
 use crate::{
     metric::finding::Finding,
     view::finding::{says, threshold},
@@ -11,8 +11,11 @@ use crate::{
 /// Findings that are shown: with more, nothing stands out any more.
 const SHOWN: usize = 7;
 
+/// Findings that the shortest report explains.
+const EXPLAINED_SHORT: usize = 2;
+
 /// The section: a sentence each, with its threshold and what to try.
-pub(super) fn write(into: &mut dyn Write, findings: &[Finding]) -> io::Result<()> {
+pub(super) fn write(into: &mut dyn Write, style: &Style, findings: &[Finding]) -> io::Result<()> {
     section(into, "FINDINGS", "numbers whose whole 95 % interval is above a threshold")?;
     if findings.is_empty() {
         return writeln!(into, "  nothing stands out");
@@ -23,11 +26,16 @@ pub(super) fn write(into: &mut dyn Write, findings: &[Finding]) -> io::Result<()
         for symptom in &finding.symptoms {
             writeln!(into, "     with it: {}", says(symptom))?;
         }
+        if style.brevity == Brevity::Shortest && before >= EXPLAINED_SHORT {
+            continue;
+        }
         // The same rule says the same again.
         if shown.peek().is_some_and(|(_, next)| next.rule == finding.rule && next.next == finding.next) {
             continue;
         }
-        writeln!(into, "     {COLUMNS}{}{COLUMNS:#}", threshold(finding))?;
+        if style.brevity != Brevity::Shortest {
+            writeln!(into, "     {COLUMNS}{}{COLUMNS:#}", threshold(finding))?;
+        }
         finding.next.iter().try_for_each(|step| writeln!(into, "     try: {step}"))?;
     }
     match findings.len().saturating_sub(SHOWN) {

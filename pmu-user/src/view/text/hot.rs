@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::{
-    COLUMNS, Style, and_more, name,
+    Brevity, COLUMNS, Style, and_more, name,
     number::{aligned, percent, spread, spread_cell, three_digits},
     section,
     table::{Align, Table, cut},
@@ -19,8 +19,9 @@ use crate::{
     view::words,
 };
 
-/// Rows of the table of modules.
+/// Rows of the table of modules, and in a short report.
 const MODULES_MAX: usize = 8;
+const MODULES_SHORT: usize = 3;
 
 /// What a column shows of an event other than the first.
 enum Column {
@@ -70,7 +71,7 @@ pub(super) fn write(
     for (function, share) in shown.iter().zip(shares) {
         table.row(hot_row(function, share, &columns));
         let inlined = function.hot.inlined.iter().filter(|part| part.share.estimate >= INLINED_MIN);
-        for part in inlined.take(INLINED_SHOWN) {
+        for part in inlined.take(if style.brevity == Brevity::Full { INLINED_SHOWN } else { 0 }) {
             table.row(inlined_row(part, columns.len()));
         }
     }
@@ -124,7 +125,8 @@ fn modules(into: &mut dyn Write, style: &Style, report: &TasksReport) -> io::Res
     };
     let modes = format!("{} in user mode, {} in the kernel", percent(of_mode(false)), percent(of_mode(true)));
     section(into, "MODULES", &format!("share of the target's samples: {modes}"))?;
-    let shown = &modules[..modules.len().min(style.rows_max.min(MODULES_MAX))];
+    let most = if style.brevity == Brevity::Full { MODULES_MAX } else { MODULES_SHORT };
+    let shown = &modules[..modules.len().min(style.rows_max.min(most))];
     let shares: Vec<_> = shown.iter().map(|module| spread(&module.share, percent)).collect();
     let (title, shares) = aligned("share", &shares);
     let mut table = Table::new(&[(title.as_str(), Right), ("samples", Right), ("module", Left)]);

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::{
-    COLUMNS, Style, name,
+    Brevity, COLUMNS, Style, name,
     number::{duration, percent},
     section,
     table::cut,
@@ -29,15 +29,20 @@ pub(super) fn write(into: &mut dyn Write, style: &Style, report: &TasksReport) -
     let waited = report.waited_by_program();
     line(into, &report.total)?;
     culprits(into, &report.total.who, waited)?;
-    picture(into, style, waits)?;
+    if style.brevity == Brevity::Full {
+        picture(into, style, waits)?;
+    }
     let mut owners: Vec<&OwnerReport> = report.rows().filter(|owner| owner.waits.is_ok()).collect();
     owners.sort_by_key(|owner| std::cmp::Reverse(owner.waits.as_ref().map_or(0, |waits| waits.sum)));
-    if owners.len() > 1 {
+    if owners.len() > 1 && style.brevity != Brevity::Shortest {
         writeln!(into, "  {COLUMNS}longest waits in all{COLUMNS:#}")?;
-        owners.iter().take(style.rows_max.min(5)).try_for_each(|owner| {
-            line(into, owner)?;
-            culprits(into, &owner.who, waited)
-        })?;
+        owners
+            .iter()
+            .take(style.rows_max.min(if style.brevity == Brevity::Full { 5 } else { 2 }))
+            .try_for_each(|owner| {
+                line(into, owner)?;
+                culprits(into, &owner.who, waited)
+            })?;
     }
     Ok(())
 }

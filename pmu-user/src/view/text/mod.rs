@@ -56,12 +56,38 @@ pub struct Style {
     pub width: Option<usize>,
     /// Sections that are written.
     pub sections: Sections,
+    /// Lines that a report should fit, or as many as it takes.
+    pub screen: Option<usize>,
+    /// How much of each section is written.
+    pub brevity: Brevity,
+}
+
+/// Lines of a report that nothing more was asked of.
+pub const SCREEN: usize = 60;
+
+/// How much of a report is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Brevity {
+    /// Everything.
+    #[default]
+    Full,
+    /// Short tables without pictures; of what is as it should be one line.
+    Short,
+    /// What a reader looks at first.
+    Shortest,
 }
 
 impl Style {
     /// How it looks unless told otherwise, where there is room.
-    pub const DEFAULT: Self =
-        Self { rows_max: 20, rows_asked_for: false, blocks: true, width: None, sections: Sections::ALL };
+    pub const DEFAULT: Self = Self {
+        rows_max: 20,
+        rows_asked_for: false,
+        blocks: true,
+        width: None,
+        sections: Sections::ALL,
+        screen: None,
+        brevity: Brevity::Full,
+    };
 }
 
 impl Default for Style {

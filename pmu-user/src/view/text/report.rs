@@ -2,9 +2,11 @@
 
 use std::io::{self, Write};
 
+use unicode_width::UnicodeWidthStr as _;
+
 use super::{
-    Section, Style, TITLE, WARNING, beside, duration, findings, interval as interval_of_tasks,
-    interval_title, line, of_tasks, runs, sections::ordered, stat, trust,
+    Brevity, COLUMNS, Section, Style, TITLE, WARNING, beside, duration, findings,
+    interval as interval_of_tasks, interval_title, line, of_tasks, runs, sections::ordered, stat, trust,
 };
 use crate::{
     drain::{Ending, Header, Stopped, TasksHeader},
@@ -40,8 +42,38 @@ fn interval(into: &mut dyn Write, style: &Style, report: &Report, is_first: bool
     io_text::tables(into, style, of_io, Part::Interval)
 }
 
-/// Who measured, what every source says, and how far that can be trusted.
+/// The whole run: as much of it as the lines hold that it should fit.
 fn whole(
+    into: &mut dyn Write,
+    style: &Style,
+    header: &Header,
+    report: &Report,
+    ending: &Ending,
+) -> io::Result<()> {
+    // Of devices and counters alone nothing says which of them matter.
+    let Some(lines_max) = style.screen.filter(|_| report.tasks.is_some()) else {
+        return sections(into, style, header, report, ending);
+    };
+    let mut text = Vec::new();
+    for brevity in [Brevity::Full, Brevity::Short, Brevity::Shortest] {
+        text.clear();
+        sections(&mut text, &Style { brevity, ..*style }, header, report, ending)?;
+        if lines(&text, style.width) <= lines_max {
+            break;
+        }
+    }
+    into.write_all(&text)
+}
+
+/// Lines of a text where they are folded.
+fn lines(text: &[u8], width: Option<usize>) -> usize {
+    let plain = anstream::adapter::strip_bytes(text).into_vec();
+    let plain = String::from_utf8_lossy(&plain);
+    plain.lines().map(|line| width.map_or(1, |width| line.width().div_ceil(width).max(1))).sum()
+}
+
+/// Who measured, what every source says, and how far that can be trusted.
+fn sections(
     into: &mut dyn Write,
     style: &Style,
     header: &Header,
@@ -57,7 +89,7 @@ fn whole(
         line(into, "span", &words::span(span))?;
     }
     if report.counts.is_none() && style.sections.has(Section::Findings) {
-        findings::write(into, &report.findings)?;
+        findings::write(into, style, &report.findings)?;
     }
     for (section, style) in ordered(style, &report.findings) {
         if let Some(tasks) = tasks {
@@ -74,26 +106,39 @@ fn whole(
     match counts.filter(|_| style.sections.has(Section::Counts)) {
         Some((header, report)) => stat::whole(into, style, &header.plan, report, ending),
         None => Ok(()),
+    }?;
+    left_out(into, style)
+}
+
+/// What a report of one screen leaves out, and what shows it.
+fn left_out(into: &mut dyn Write, style: &Style) -> io::Result<()> {
+    if style.brevity == Brevity::Full {
+        return Ok(());
     }
+    let rows = Style::DEFAULT.rows_max;
+    writeln!(
+        into,
+        "\n{COLUMNS}shortened: `--top {rows}` shows {rows} rows a table, the latency histogram, and all of BLIND TIME, QUALITY and OWN COST; `--sections NAME` all of a section{COLUMNS:#}"
+    )
 }
 
 /// How far the numbers can be trusted, and what they cost.
 fn end(into: &mut dyn Write, style: &Style, report: &Report) -> io::Result<()> {
     if style.sections.has(Section::Quality) {
         if let Some(report) = &report.tasks {
-            trust::quality(into, &report.quality)?;
+            trust::quality(into, style, &report.quality)?;
         }
         if let Some(report) = &report.io {
             io_text::trust(into, style, report)?;
         }
         if report.cost.is_some() {
             trust::followed(into, &report.followed)?;
-            trust::missing(into, &report.missing)?;
+            trust::missing(into, style, &report.missing)?;
             trust::losses(into, &report.losses)?;
         }
     }
     let cost = report.cost.as_ref().filter(|_| style.sections.has(Section::Cost));
-    cost.map_or(Ok(()), |cost| trust::cost(into, cost))
+    cost.map_or(Ok(()), |cost| trust::cost(into, style, cost))
 }
 
 /// The first lines: who measured what, where, when, and how it ended.

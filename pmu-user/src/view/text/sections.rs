@@ -1,7 +1,7 @@
 //! Sections of the text report: their names, which of them are chosen, and their order. Findings come first, then the sections that they
 //! rest on, then all others with fewer rows.
 
-use super::Style;
+use super::{Brevity, Style};
 use crate::{
     metric::finding::{Cause, Finding},
     named::named,
@@ -33,6 +33,12 @@ named! {
 
 /// Rows of a table that nothing that stands out rests on, where no number was asked for.
 const ROWS_OF_REST: usize = 10;
+/// The same in a short report, and in the shortest.
+const ROWS_OF_REST_SHORT: [usize; 2] = [5, 3];
+/// Functions that every report has room for.
+const HOT_LEAST: usize = 5;
+/// Rows of a table that something that stands out rests on, in these.
+const ROWS_SHORT: [usize; 2] = [10, 6];
 
 /// Which sections are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,16 +103,36 @@ pub(super) fn ordered(style: &Style, findings: &[Finding]) -> Vec<(Section, Styl
         .filter(|section| !first.contains(section) && !ends.contains(section))
         .collect();
     let shorter = Style { rows_max: style.rows_of_rest(), ..*style };
-    let first = first.into_iter().map(|section| (section, *style));
-    let rest = rest.into_iter().map(|section| (section, shorter));
+    let longer = Style { rows_max: shorter.rows_max.max(HOT_LEAST.min(style.rows_of_first())), ..*style };
+    let style_of_first = Style { rows_max: style.rows_of_first(), ..*style };
+    let first = first.into_iter().map(|section| (section, style_of_first));
+    // In a short report functions are what is left to say what ran.
+    let rest =
+        rest.into_iter().map(|section| (section, if section == Section::Hot { longer } else { shorter }));
     first.chain(rest).filter(|(section, _)| style.sections.has(*section)).collect()
 }
 
 impl Style {
+    /// Rows of a table that a finding rests on.
+    fn rows_of_first(&self) -> usize {
+        let [short, shortest] = ROWS_SHORT;
+        match self.brevity {
+            Brevity::Full => self.rows_max,
+            Brevity::Short => self.rows_max.min(short),
+            Brevity::Shortest => self.rows_max.min(shortest),
+        }
+    }
+
     /// Rows of a table that no finding rests on.
     fn rows_of_rest(&self) -> usize {
+        let [short, shortest] = ROWS_OF_REST_SHORT;
+        let most = match self.brevity {
+            Brevity::Full => ROWS_OF_REST,
+            Brevity::Short => short,
+            Brevity::Shortest => shortest,
+        };
         match self.sections.chosen {
-            None if !self.rows_asked_for => self.rows_max.min(ROWS_OF_REST),
+            None if !self.rows_asked_for => self.rows_max.min(most),
             // What was chosen by its name is what the report is about.
             _ => self.rows_max,
         }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    COLUMNS, WARNING, named,
+    Brevity, COLUMNS, Style, WARNING, named,
     number::{bytes, cell, count, duration, percent, sentence},
     section,
 };
@@ -15,19 +15,17 @@ use crate::{
     metric::{Books, CostReport, Followed, Quality, SampleQuality, TargetSamples},
 };
 
-pub(super) fn quality(into: &mut dyn Write, quality: &Quality) -> io::Result<()> {
+pub(super) fn quality(into: &mut dyn Write, style: &Style, quality: &Quality) -> io::Result<()> {
     section(into, "QUALITY", "how far the numbers can be trusted")?;
+    if style.brevity != Brevity::Full {
+        return quality_in_short(into, quality);
+    }
     if let Some(target) = &quality.target {
         let several = target.samples.len() > 1;
         target.samples.iter().try_for_each(|event| targets_samples(into, event, several))?;
         writeln!(into, "  {COLUMNS}all that ran on the CPUs, the target or not:{COLUMNS:#}")?;
     }
-    let covered = percent(quality.switch_coverage);
-    writeln!(
-        into,
-        "  switches  {} seen, {} never arrived (made up for at the task's next one); task known in {covered}",
-        quality.switches, quality.switches_missing
-    )?;
+    switches(into, quality)?;
     quality.samples.iter().try_for_each(|event| samples(into, event, quality.samples.len()))?;
     let period = duration(quality.ticks.period_ns as f64);
     writeln!(
@@ -36,6 +34,20 @@ pub(super) fn quality(into: &mut dyn Write, quality: &Quality) -> io::Result<()>
         quality.ticks.seen,
         percent(quality.ticks.coverage)
     )?;
+    uncovered(into, quality)?;
+    quality.books.as_ref().map_or(Ok(()), |known| books(into, known))
+}
+
+fn switches(into: &mut dyn Write, quality: &Quality) -> io::Result<()> {
+    let covered = percent(quality.switch_coverage);
+    writeln!(
+        into,
+        "  switches  {} seen, {} never arrived (made up for at the task's next one); task known in {covered}",
+        quality.switches, quality.switches_missing
+    )
+}
+
+fn uncovered(into: &mut dyn Write, quality: &Quality) -> io::Result<()> {
     for (cpu, uncovered_ns) in &quality.uncovered {
         let time = duration(*uncovered_ns as f64);
         writeln!(
@@ -44,7 +56,25 @@ pub(super) fn quality(into: &mut dyn Write, quality: &Quality) -> io::Result<()>
             cpu.0
         )?;
     }
-    quality.books.as_ref().map_or(Ok(()), |known| books(into, known))
+    Ok(())
+}
+
+/// The target's samples, and what is not as it should be.
+fn quality_in_short(into: &mut dyn Write, quality: &Quality) -> io::Result<()> {
+    match &quality.target {
+        Some(target) => {
+            let several = target.samples.len() > 1;
+            target.samples.iter().try_for_each(|event| targets_samples(into, event, several))?;
+        }
+        None => {
+            let events = quality.samples.len();
+            quality.samples.iter().try_for_each(|event| samples_seen(into, event, events))?;
+        }
+    }
+    if quality.switches_missing > 0 {
+        switches(into, quality)?;
+    }
+    uncovered(into, quality)
 }
 
 fn targets_samples(into: &mut dyn Write, samples: &TargetSamples, several: bool) -> io::Result<()> {
@@ -85,12 +115,22 @@ pub(super) fn followed(into: &mut dyn Write, followed: &[Followed]) -> io::Resul
     }
 }
 
+/// What is not measured, of which a short report says so much.
+const MISSING_SHORT: usize = 3;
+
 /// What of any source is not measured.
-pub(super) fn missing(into: &mut dyn Write, missing: &[Absent]) -> io::Result<()> {
+pub(super) fn missing(into: &mut dyn Write, style: &Style, missing: &[Absent]) -> io::Result<()> {
+    let shown = if style.brevity == Brevity::Full { missing.len() } else { MISSING_SHORT.min(missing.len()) };
     let one = |absent: &Absent| {
         writeln!(into, "  {WARNING}missing   {}: {}{WARNING:#}", shortened(&absent.what), absent.why)
     };
-    missing.iter().try_for_each(one)
+    missing[..shown].iter().try_for_each(one)?;
+    match missing.len() - shown {
+        0 => Ok(()),
+        more => {
+            writeln!(into, "  {COLUMNS}missing   … and {more} more; --sections quality has all{COLUMNS:#}")
+        }
+    }
 }
 
 /// A list of metrics, by family if it is long: `vtd (7), pcie (5)`. JSON names each.
@@ -124,12 +164,13 @@ pub(super) fn losses(into: &mut dyn Write, losses: &BTreeMap<String, u64>) -> io
 /// What passed in the programs' runs beside their own time is told if it is more than this share of that.
 const DISTURBED_MIN: f64 = 0.05;
 
-pub(super) fn cost(into: &mut dyn Write, cost: &CostReport) -> io::Result<()> {
+pub(super) fn cost(into: &mut dyn Write, style: &Style, cost: &CostReport) -> io::Result<()> {
     section(
         into,
         "OWN COST",
         "what pmbpf itself took; program times hold about 40 ns a run of the kernel's measuring",
     )?;
+    let is_short = style.brevity != Brevity::Full;
     let share = |nanoseconds: f64| cost.share(nanoseconds).map_or_else(|| "–".to_owned(), percent);
     let programs = cost.programs_ns.known().map_or(0.0, |known| known.estimate);
     let beside = if cost.disturbed_ns > programs * DISTURBED_MIN {
@@ -143,7 +184,9 @@ pub(super) fn cost(into: &mut dyn Write, cost: &CostReport) -> io::Result<()> {
         sentence(&cost.programs_ns, duration),
         share(programs)
     )?;
-    for program in cost.programs.iter().filter(|program| program.total_ns.known().is_some()).take(6) {
+    let programs_shown = if is_short { 0 } else { 6 };
+    let known = cost.programs.iter().filter(|program| program.total_ns.known().is_some());
+    for program in known.take(programs_shown) {
         writeln!(
             into,
             "    {:<14}{:>10} a run  {:>9} runs  {:>9}",
@@ -163,6 +206,9 @@ pub(super) fn cost(into: &mut dyn Write, cost: &CostReport) -> io::Result<()> {
         duration(cost.startup_cpu_ns as f64),
         duration(cost.ending_cpu_ns() as f64)
     )?;
+    if is_short {
+        return Ok(());
+    }
     writeln!(
         into,
         "  memory    {} resident (at most {}), {} of maps in the kernel",
@@ -182,6 +228,20 @@ pub(super) fn cost(into: &mut dyn Write, cost: &CostReport) -> io::Result<()> {
 }
 
 fn samples(into: &mut dyn Write, samples: &SampleQuality, events: usize) -> io::Result<()> {
+    samples_seen(into, samples, events)?;
+    if events > 1 && samples.withheld + samples.silences == 0 {
+        return Ok(());
+    }
+    writeln!(
+        into,
+        "            {} not delivered by the kernel, {} late silences ({})",
+        samples.withheld,
+        samples.silences,
+        duration(samples.silent_ns as f64)
+    )
+}
+
+fn samples_seen(into: &mut dyn Write, samples: &SampleQuality, events: usize) -> io::Result<()> {
     let name = if events > 1 { format!("{}: ", samples.event) } else { String::new() };
     if samples.running < 1.0 {
         writeln!(
@@ -204,17 +264,7 @@ fn samples(into: &mut dyn Write, samples: &SampleQuality, events: usize) -> io::
             expected - samples.seen
         ),
     };
-    writeln!(into, "  samples   {name}{}{of}", samples.seen)?;
-    if events > 1 && samples.withheld + samples.silences == 0 {
-        return Ok(());
-    }
-    writeln!(
-        into,
-        "            {} not delivered by the kernel, {} late silences ({})",
-        samples.withheld,
-        samples.silences,
-        duration(samples.silent_ns as f64)
-    )
+    writeln!(into, "  samples   {name}{}{of}", samples.seen)
 }
 
 /// Where the time of all CPUs went: the parts that are not nothing, by twos and threes so that lines stay short.
