@@ -18,7 +18,7 @@ pub const PRESSURE: u32 = 6;
 pub const FORK: u32 = 7;
 /// A [`Stack`] and a [`StackCopy`], followed by the addresses of the one and the bytes of the other.
 pub const STACK_COPY: u32 = 8;
-/// An [`OffCpuStack`], followed by its addresses: kernel first, each innermost first.
+/// An [`OffCpuStack`] and an [`Entered`], followed by its addresses: kernel first, each innermost first.
 pub const OFF_CPU_STACK: u32 = 9;
 /// An [`Unblocked`].
 pub const UNBLOCKED: u32 = 10;
@@ -37,6 +37,11 @@ pub const COPY_NO_ROOM: u32 = 1;
 pub const COPY_NO_REGISTERS: u32 = 2;
 /// [`StackCopy::status`]: what the stack pointer points to cannot be read without a page fault.
 pub const COPY_UNREADABLE: u32 = 3;
+
+/// Registers of [`Entered`]: as many as the widest architecture has between the first and the last that are wanted.
+pub const ENTERED_REGISTERS: usize = 16;
+/// Words of the user stack in [`Entered`]: functions of libc that make system calls, and their callers, take some hundred bytes.
+pub const ENTERED_WORDS: usize = 64;
 
 /// Stack entries kept, each of kernel and user (perf's default, `kernel.perf_event_max_stack`).
 pub const STACK_FRAMES: usize = 127;
@@ -98,10 +103,19 @@ wire! {
         pub kernel_bytes: u32,
         /// Bytes of user addresses that follow those.
         pub user_bytes: u32,
-        /// Keeps the alignment.
-        pub reserved: u32,
+        /// Bytes of [`Entered::stack`] that were copied: all of them, or none.
+        pub copied: u32,
         /// When it left its CPU (CLOCK_MONOTONIC, ns).
         pub since_ns: u64,
+    }
+
+    /// What a task that blocks entered the kernel with: enough to unwind functions that keep no frame pointer up to the first that does.
+    pub struct Entered {
+        /// Registers of user mode, from the frame pointer on as the kernel saves them: on x86-64 rbp to rsp
+        /// (arch/x86/include/asm/ptrace.h, `struct pt_regs`), on arm64 x29, x30, sp, pc and pstate (arch/arm64/include/uapi/asm/ptrace.h).
+        pub registers: [u64; ENTERED_REGISTERS],
+        /// The user stack from its pointer on.
+        pub stack: [u64; ENTERED_WORDS],
     }
 
     /// A wait is over whose stack was taken.

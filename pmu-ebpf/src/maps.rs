@@ -134,6 +134,7 @@ pub(crate) struct StackRoom {
 #[repr(C)]
 pub(crate) struct OffCpuRoom {
     pub(crate) header: ring::OffCpuStack,
+    pub(crate) entered: ring::Entered,
     pub(crate) addresses: [u64; 2 * ring::STACK_FRAMES],
     pub(crate) pace: Pace,
 }

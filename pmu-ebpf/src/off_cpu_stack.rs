@@ -8,7 +8,7 @@ use aya_ebpf::{
     bindings::BPF_F_USER_STACK,
     helpers::{
         bpf_ktime_get_ns,
-        generated::{bpf_get_prandom_u32, bpf_ringbuf_output},
+        generated::{bpf_get_prandom_u32, bpf_probe_read_kernel, bpf_probe_read_user, bpf_ringbuf_output},
     },
 };
 use pmu_common::{
@@ -17,7 +17,7 @@ use pmu_common::{
     loss,
     off_cpu::{BEFORE_COUNTING, RUN_QUEUE},
     off_cpu_stack::is_taken,
-    ring,
+    ring::{self, ENTERED_REGISTERS, ENTERED_WORDS},
 };
 
 use crate::{
@@ -82,7 +82,8 @@ fn take<A: Access>(
         return None;
     }
     pace.took(state.off_since_ns);
-    let addresses = room.cast::<u8>().wrapping_add(size_of::<ring::OffCpuStack>());
+    let addresses = room.cast::<u8>().wrapping_add(HEAD_BYTES);
+    let copied = enter::<A>(task, room);
     let kernel_bytes = read(context, addresses, 0);
     let user_bytes =
         read(context, addresses.wrapping_add(kernel_bytes as usize), u64::from(BPF_F_USER_STACK));
@@ -95,18 +96,62 @@ fn take<A: Access>(
         thinning,
         kernel_bytes,
         user_bytes,
-        reserved: 0,
+        copied,
         since_ns: state.off_since_ns,
     };
     // SAFETY: as above.
     unsafe { (*room).header = header };
     announce::<A>(task, tgid);
-    send(room, size_of::<ring::OffCpuStack>() as u64 + u64::from(kernel_bytes) + u64::from(user_bytes))
+    send(room, HEAD_BYTES as u64 + u64::from(kernel_bytes) + u64::from(user_bytes))
 }
 
-const _: () = assert!(
-    core::mem::offset_of!(OffCpuRoom, pace) == size_of::<ring::OffCpuStack>() + 2 * STACK_BYTES as usize
-);
+/// What stands before the addresses.
+const HEAD_BYTES: usize = size_of::<ring::OffCpuStack>() + size_of::<ring::Entered>();
+
+const _: () = assert!(core::mem::offset_of!(OffCpuRoom, pace) == HEAD_BYTES + 2 * STACK_BYTES as usize);
+
+/// Puts what the task entered the kernel with into the record, without a copy on the stack, of which programs have little. Returns how many
+/// bytes of the user stack.
+#[inline(always)]
+fn enter<A: Access>(task: Pointer, room: *mut OffCpuRoom) -> u32 {
+    if config!(finds_futexes) == 0 {
+        return 0;
+    }
+    let saved = A::user_registers(task);
+    if saved.is_null() {
+        return 0;
+    }
+    let from = saved.wrapping_add(FIRST_REGISTER);
+    // SAFETY: the row has room for them; the helper checks the address.
+    unsafe {
+        bpf_probe_read_kernel((&raw mut (*room).entered.registers).cast(), REGISTER_BYTES, from.cast())
+    };
+    // SAFETY: the lookup gave a live row, and only this CPU uses it, with interrupts off.
+    let stack_pointer = unsafe { (*room).entered.registers[STACK_POINTER] };
+    let bytes = (ENTERED_WORDS * 8) as u32;
+    // SAFETY: the row has room for them; the helper checks the address.
+    match unsafe {
+        bpf_probe_read_user((&raw mut (*room).entered.stack).cast(), bytes, stack_pointer as *const c_void)
+    } {
+        0 => bytes,
+        _ => 0,
+    }
+}
+
+#[cfg(any(bpf_target_arch = "x86_64", all(not(target_arch = "bpf"), target_arch = "x86_64")))]
+const FIRST_REGISTER: usize = core::mem::offset_of!(aya_ebpf::bindings::pt_regs, rbp);
+#[cfg(any(bpf_target_arch = "x86_64", all(not(target_arch = "bpf"), target_arch = "x86_64")))]
+const REGISTER_BYTES: u32 = (ENTERED_REGISTERS * 8) as u32;
+#[cfg(any(bpf_target_arch = "x86_64", all(not(target_arch = "bpf"), target_arch = "x86_64")))]
+const STACK_POINTER: usize = (core::mem::offset_of!(aya_ebpf::bindings::pt_regs, rsp) - FIRST_REGISTER) / 8;
+
+/// x29 (AAPCS64, 6.1.1).
+#[cfg(any(bpf_target_arch = "aarch64", all(not(target_arch = "bpf"), target_arch = "aarch64")))]
+const FIRST_REGISTER: usize = 29 * 8;
+#[cfg(any(bpf_target_arch = "aarch64", all(not(target_arch = "bpf"), target_arch = "aarch64")))]
+const REGISTER_BYTES: u32 = 5 * 8;
+#[cfg(any(bpf_target_arch = "aarch64", all(not(target_arch = "bpf"), target_arch = "aarch64")))]
+const STACK_POINTER: usize = 2;
 
 #[inline(always)]
 fn read(context: *mut c_void, into: *mut u8, flags: u64) -> u32 {

@@ -6,7 +6,7 @@ use flate2::read::MultiGzDecoder;
 use serde_json::Value;
 
 use crate::{
-    support::{Rows, Scratch, output, pmbpf, text},
+    support::{Rows, Scratch, linux, output, pmbpf, skipped, text},
     workloads::workload,
 };
 
@@ -110,4 +110,36 @@ fn where_a_caller_may_be_passed_over_off_cpu_stacks_say_so() {
     let stacks: String = shown.lines().skip_while(|line| !line.starts_with("OFF-CPU STACKS")).collect();
     let named = stacks.contains("update_shared_table");
     assert!(named || stacks.contains("(a caller may be missing)"), "{shown}");
+}
+
+/// Functions of libc that take a lock and make the system call keep no frame pointer: what called them is in no chain of these.
+#[test]
+fn callers_of_a_lock_are_in_the_stacks_of_its_waiters() {
+    let program = workload("lockwait", &["-pthread"]);
+    let output = output(&["--off-cpu", "--stacks", "--", &program, "1", "4"]);
+    let rows = Rows::parse(&output.stderr);
+    let waits = rows.of_kind("metric").find(|row| row["metric"] == "lock_wait.time");
+    if linux() < (5, 15) || waits.is_some_and(|row| row["value"].is_null()) {
+        return skipped("this kernel does not say what a task entered it with");
+    }
+    let (mut all, mut whole) = (0.0, 0.0);
+    for stack in rows.of_kind("off_cpu_stack") {
+        let names: Vec<&str> = stack["frames"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(|frame| frame["function"].as_str())
+            .collect();
+        if !names.iter().any(|name| name.contains("lll_lock_wait")) {
+            continue;
+        }
+        let has = |part: &str| names.iter().any(|name| name.contains(part));
+        let time = stack["time_ns"]["value"].as_f64().unwrap();
+        all += time;
+        if has("update_shared_table") && has("pthread_mutex_lock") {
+            whole += time;
+        }
+    }
+    assert!(all > 0.0, "no wait for the lock has a stack");
+    assert!(whole > 0.95 * all, "{whole} of {all}");
 }

@@ -47,6 +47,8 @@ pub enum Record {
     OffCpuStack {
         /// Who and since when.
         header: ring::OffCpuStack,
+        /// What it entered the kernel with.
+        entered: Box<ring::Entered>,
         /// Kernel addresses, innermost first.
         kernel: Vec<u64>,
         /// User addresses, innermost first.
@@ -123,9 +125,10 @@ impl Record {
             }
             ring::OFF_CPU_STACK => {
                 let header: ring::OffCpuStack = take(&mut bytes)?;
+                let entered = Box::new(take(&mut bytes)?);
                 let kernel = addresses(&mut bytes, header.kernel_bytes)?;
                 let user = addresses(&mut bytes, header.user_bytes)?;
-                Some(Self::OffCpuStack { header, kernel, user })
+                Some(Self::OffCpuStack { header, entered, kernel, user })
             }
             ring::UNBLOCKED => Some(Self::Unblocked(take(&mut bytes)?)),
             ring::SEEN => Some(Self::Seen(take::<ring::Process>(&mut bytes)?.tgid)),

@@ -79,7 +79,7 @@ Examples:
   pmbpf diff before.pmbpf after.pmbpf --html d.html one page, to be opened in a browser
 
 Processes are matched by name, those of one name together, and cgroups by path. Recordings that alternate (A B A B) share what \
-changes on the host meanwhile.";
+changes on the host in that time.";
 
 /// Of `pmbpf eval`.
 pub(super) const EVAL: &str = "\

@@ -8,6 +8,7 @@ mod kernel_code;
 mod regions;
 pub(super) mod unwinding;
 mod vdso;
+mod waits;
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -210,14 +211,18 @@ impl Tracker {
                 located.stacks.push(CodeStackRow { slot: *slot, frames, count, event: *event });
             }
         }
-        for OffCpuStack { slot, tgid, kernel, user, waits } in &samples.off_cpu {
+        let joined = self.joined(&samples.off_cpu);
+        for (OffCpuStack { slot, tgid, kernel, waits, .. }, (user, skipped)) in
+            samples.off_cpu.iter().zip(&joined)
+        {
             let mut eras: BTreeMap<_, (u64, OffCpuSum)> = BTreeMap::new();
             for (since_ns, sum) in waits {
                 let era = eras.entry(self.era(*tgid, *since_ns));
                 era.or_insert((*since_ns, OffCpuSum::default())).1.add(sum);
             }
             for (since_ns, sum) in eras.into_values() {
-                let frames = self.frames(kernel, (*tgid, since_ns, user), ByPointers::OfWait, &mut located);
+                let how = ByPointers::OfWait(*skipped);
+                let frames = self.frames(kernel, (*tgid, since_ns, user), how, &mut located);
                 located.off_cpu.push(OffCpuStackRow { slot: *slot, frames, time: sum.time() });
             }
         }

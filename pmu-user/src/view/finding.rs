@@ -189,7 +189,7 @@ fn who(whose: Option<&OwnerOrTarget>) -> String {
     match whose {
         Some(OwnerOrTarget::Owner(owner)) => named(owner),
         Some(OwnerOrTarget::Target) => "the target".to_owned(),
-        None => "nobody in particular".to_owned(),
+        None => "no single owner".to_owned(),
     }
 }
 
@@ -256,7 +256,7 @@ fn cpu_wait(finding: &Finding, whose: &str, value: &str) -> String {
     let beside = match (&*culprits, neighbour) {
         ([(culprit, time), rest @ ..], _) => {
             let rest: String = rest.iter().map(|(culprit, time)| format!(", {culprit} for {time}")).collect();
-            format!("; meanwhile the CPU ran {culprit} for {time}{rest}")
+            format!("; in that time the CPU ran {culprit} for {time}{rest}")
         }
         ([], Some(beside)) => {
             format!("; most CPU time beside it: {}, {}", who(beside.whose.as_ref()), time(beside))

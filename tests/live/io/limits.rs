@@ -70,7 +70,7 @@ fn what_a_limit_holds_back_waits_and_the_limit_is_found() {
             .map_or_else(String::new, |folder| format!("echo $$ > {}/cgroup.procs; ", folder.display()));
         // It writes before, while and after it is measured, however busy the host is.
         let command = format!(
-            "{enter}exec dd if=/dev/zero of={} bs={WRITE} count=2000 oflag=direct 2>/dev/null",
+            "sh -c '{enter}exec dd if=/dev/zero of={} bs={WRITE} count=2000 oflag=direct 2>/dev/null'",
             device.path()
         );
         let writer = limited.group.spawn(&command);

@@ -209,7 +209,7 @@ pub static RULES: [Rule; Cause::ALL.len()] = [
         metric: "masked_share",
         unit: Unit::Percent,
         above: 1.0,
-        source: "timers, packets and wake-ups wait meanwhile, and no sample can show what runs",
+        source: "timers, packets and wake-ups wait until it ends, and no sample shows what runs",
         next: "the gaps name the code that let interrupts in again; `--gap-min` lists shorter ones",
     },
     Rule {
@@ -241,8 +241,8 @@ pub static RULES: [Rule; Cause::ALL.len()] = [
         metric: "block.utilization",
         unit: Unit::Percent,
         above: 90.0,
-        source: "busy nine tenths of the time, with four requests or more in flight: whoever comes next waits",
-        next: "see whose requests they are (`pmbpf io --group-by`); fewer and larger requests, another disk, or io.max for whoever can wait",
+        source: "busy nine tenths of the time, with four requests or more in flight: the next one waits",
+        next: "see whose requests they are (`pmbpf io --group-by`); fewer and larger requests, another disk, or io.max for what can wait",
     },
     Rule {
         cause: Cause::IoPressure,

@@ -266,7 +266,9 @@ fn without(first: u64, again: u64, theirs: u64, grows: Grows) -> Result<Bounds, 
     let (low, high) = (first.min(again).checked_sub(theirs), first.max(again).saturating_sub(theirs));
     match (grows, low) {
         (Grows::No, low) => Ok((low.unwrap_or(0), high)),
-        (Grows::Yes, _) if again < first => Err("a monitoring group in it came or went meanwhile".to_owned()),
+        (Grows::Yes, _) if again < first => {
+            Err("a monitoring group in it came or went between two readings".to_owned())
+        }
         (Grows::Yes, _) if again == 0 && theirs == 0 => Ok((0, 0)),
         // The kernel leaves a part that it cannot read out of the whole, without a word.
         (Grows::Yes, None | Some(0)) => {

@@ -6,7 +6,7 @@ use pmu_common::ring;
 
 use crate::{
     drain::SlotId,
-    symbol::{OffCpuStack, OffCpuSum},
+    symbol::{Entered, OffCpuStack, OffCpuSum},
 };
 
 /// Waits whose stacks were taken.
@@ -24,6 +24,7 @@ struct Stack {
     tgid: u32,
     kernel: Vec<u64>,
     user: Vec<u64>,
+    entered: Option<Entered>,
 }
 
 #[derive(Debug)]
@@ -39,11 +40,11 @@ impl OffCpuStacks {
         &mut self,
         slot: SlotId,
         header: &ring::OffCpuStack,
-        kernel: Vec<u64>,
-        user: Vec<u64>,
+        (kernel, user, entered): (Vec<u64>, Vec<u64>, Option<Entered>),
     ) {
         let &ring::OffCpuStack { tgid, tid, thinning, since_ns, .. } = header;
-        self.lasting.insert(tid, Wait { stack: Stack { slot, tgid, kernel, user }, thinning, since_ns });
+        let stack = Stack { slot, tgid, kernel, user, entered };
+        self.lasting.insert(tid, Wait { stack, thinning, since_ns });
     }
 
     /// A task was blocked for so long.
@@ -71,11 +72,12 @@ impl OffCpuStacks {
     /// Waits that ended since this was last asked.
     pub(super) fn take(&mut self) -> Vec<OffCpuStack> {
         let over = self.over.drain();
-        over.map(|(Stack { slot, tgid, kernel, user }, waits)| OffCpuStack {
+        over.map(|(Stack { slot, tgid, kernel, user, entered }, waits)| OffCpuStack {
             slot,
             tgid,
             kernel,
             user,
+            entered,
             waits,
         })
         .collect()
@@ -91,7 +93,7 @@ mod tests {
 
     fn begin(stacks: &mut OffCpuStacks, tid: u32, thinning: u32, since_ns: u64) {
         let header = ring::OffCpuStack { tgid: 7, tid, thinning, since_ns, ..ring::OffCpuStack::ZERO };
-        stacks.begin(SlotId::default(), &header, vec![1], vec![2]);
+        stacks.begin(SlotId::default(), &header, (vec![1], vec![2], None));
     }
 
     fn end(stacks: &mut OffCpuStacks, tid: u32, blocked_ns: u64) {

@@ -24,7 +24,7 @@ use crate::{
         cgroup::{Cgroup, CgroupId},
         cpu::Cpu,
     },
-    symbol::{HitStack, Snapshot, Symbols},
+    symbol::{Entered, HitStack, Snapshot, Symbols},
     untrusted::Untrusted,
 };
 
@@ -150,8 +150,9 @@ impl TasksSession {
                 None => ring_reader.unreadable += 1,
                 Some(Record::Gap(late)) => ring_reader.gaps.push(*late),
                 Some(Record::Stack { header, .. }) => symbols.see(header.tgid),
-                Some(Record::OffCpuStack { header, kernel, user }) => {
-                    ring_reader.off_cpu.begin(owners.slot_id(header.slot), &header, kernel, user);
+                Some(Record::OffCpuStack { header, entered, kernel, user }) => {
+                    let entered = (header.copied > 0).then(|| Entered::of(&entered)).flatten();
+                    ring_reader.off_cpu.begin(owners.slot_id(header.slot), &header, (kernel, user, entered));
                 }
                 Some(Record::Unblocked(over)) => ring_reader.off_cpu.end(&over),
                 Some(Record::Seen(tgid)) => symbols.see(tgid),

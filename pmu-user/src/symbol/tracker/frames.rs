@@ -19,8 +19,9 @@ const HIGHEST: u64 = 1 << 56;
 pub(super) enum ByPointers {
     /// A sample.
     OfSample,
-    /// A wait: the innermost function made a system call, and mostly keeps no frame pointer. What called it is passed over then.
-    OfWait,
+    /// A wait: the innermost function made a system call, and mostly keeps no frame pointer. What called it is passed over then, behind so
+    /// many frames; none if it was not, or is among them.
+    OfWait(Option<usize>),
 }
 
 /// User frames that the kernel follows at most: as many as there is room for, or fewer (`kernel.perf_event_max_stack`).
@@ -40,8 +41,10 @@ impl Tracker {
     ) -> Vec<At> {
         let mut frames = self.kernel_frames(kernel, at_ns, located);
         let (mut of_user, is_broken) = self.user_frames((tgid, at_ns), user, located);
-        if how == ByPointers::OfWait && !of_user.is_empty() {
-            of_user.insert(1, Cut::Skipped.at());
+        if let ByPointers::OfWait(Some(at)) = how
+            && !of_user.is_empty()
+        {
+            of_user.insert(at.min(of_user.len()), Cut::Skipped.at());
         }
         frames.append(&mut of_user);
         if is_broken {

@@ -224,7 +224,11 @@ impl Tracker {
     }
 
     /// User stacks of a process's samples, between which nothing in it took the place of something else, or why they cannot be had.
-    fn frames_of(&mut self, program: Program, snapshots: &[Snapshot]) -> Vec<Result<Unwound, Kept>> {
+    pub(super) fn frames_of(
+        &mut self,
+        program: Program,
+        snapshots: &[Snapshot],
+    ) -> Vec<Result<Unwound, Kept>> {
         let at = (program.0, snapshots.first().map_or(0, |first| first.at_ns));
         self.see(program.0);
         if self.unwinding.programs.len() >= PROGRAMS_MAX {

@@ -226,7 +226,7 @@ catalogue! {
     IO_CPU_CONFLICTS = "io.cpu_conflicts", Percent, Conflicts,
         "Share of the devices' writes that lost their cache line to a core before they were done.";
     IO_CPU_CONFLICTS_INVALIDATED = "io.cpu_conflicts.invalidated" of "io.cpu_conflicts", Percent, Conflicts,
-        "The same with lines that were invalidated meanwhile.";
+        "The same with lines that were invalidated in that time.";
     VTD_TRANSLATION_RATE = "vtd.translation_rate", MegatransactionsPerSecond, Iommu, "Addresses of devices that the IOMMU translated.";
     VTD_IOTLB_HIT = "vtd.iotlb_hit", Percent, Iommu, "Share of the translations that the IOMMU's TLB had.";
     VTD_IOTLB_HIT_DIRECT = "vtd.iotlb_hit.direct" of "vtd.iotlb_hit", Percent, Iommu, "The same by the TLB's own misses.";

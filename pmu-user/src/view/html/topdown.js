@@ -65,7 +65,7 @@ function tree(rows, state, redraw) {
       el("td", { class: "bars" }, row.unit === "%" ? bar(known, 100) : null), el("td", { class: "n" }, Math.round(known.coverage * 100) + " %"), limit);
   };
   const titles = [["metric", ""], ["share", "n"], ["", "bars"], ["rests on", "n"], ["threshold", ""]];
-  const label = "Top-Down of " + (rows.length ? ownerLabel(rows[0].owner) : "nobody") + ", " + spanText();
+  const label = "Top-Down of " + (rows.length ? ownerLabel(rows[0].owner) : "no owner") + ", " + spanText();
   return scrolled(label, el("table", { class: "tree" }, el("caption", {}, label),
     el("thead", {}, el("tr", {}, titles.map(([title, kind]) => (title ? el("th", { scope: "col", class: kind || null }, title) : el("td", {}))))),
     el("tbody", {}, shown.filter((row) => !isHidden(row)).map(line))));

@@ -40,7 +40,7 @@ function waits() {
     const left = lines.length - shown.length;
     body.replaceChildren(scrolled(caption, el("table", {}, el("caption", {}, caption), el("thead", {}, el("tr", {}, heads.flat())), el("tbody", {}, rows))),
       left > 0 ? el("button", { type: "button", click: () => { state.all = true; redraw(); } }, `Show ${left} more rows`) : "",
-      culprits.length > columns.length ? el("p", { class: "quiet" }, `${culprits.length - columns.length} more had a CPU meanwhile; choose or filter who waited, to see theirs.`) : "");
+      culprits.length > columns.length ? el("p", { class: "quiet" }, `${culprits.length - columns.length} more had a CPU; choose or filter who waited to see theirs.`) : "");
   };
   place.replaceChildren(el("div", { class: "controls" }, filterBox("Filter who waited", state, redraw)), body);
   whenChanged(redraw);

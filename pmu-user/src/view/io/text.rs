@@ -192,7 +192,7 @@ fn columns(metrics: &[(&str, Unit)], subjects: &[(&Subject, Vec<&Row>)]) -> Vec<
         let of_it = shares(column);
         let again = metrics.get(at + 1).is_some_and(|next| shares(next) == of_it);
         if !again && of_it.iter().any(|share| !share.is_empty()) {
-            columns.push(Column { title: "share (told apart)".to_owned(), align: Align::Left, cells: of_it });
+            columns.push(Column { title: "share (attributed)".to_owned(), align: Align::Left, cells: of_it });
         }
     }
     columns
@@ -299,7 +299,7 @@ mod tests {
         };
         let (write, read) = (apportioned("inbound_write_bw", 0.25), apportioned("inbound_read_bw", 0.75));
         let [titles, cells] = lines(&[write.clone(), read]);
-        let share = "share (told apart)";
+        let share = "share (attributed)";
         assert_eq!(titles[1..], ["inbound_write_bw MB/s", share, "inbound_read_bw MB/s", share]);
         assert_eq!(cells[1..], ["250", "25.0 % (90.0 %)", "750", "75.0 % (90.0 %)"]);
         let [titles, cells] = lines(&[write, apportioned("outbound_write_bw", 0.25)]);

@@ -25,7 +25,7 @@ pub(super) fn write(into: &mut dyn Write, style: &Style, report: &TasksReport) -
         Some(target) if is_short => writeln!(into, "  masked    {}", masked(target, "of its CPU time"))?,
         Some(target) => {
             writeln!(into, "  masked    {}", masked(target, "of its CPU time"))?;
-            let machine = masked(&blind.machine, "of the CPUs' time, whoever ran");
+            let machine = masked(&blind.machine, "of the CPUs' time");
             writeln!(into, "  machine   masked {machine}")?;
         }
         None => writeln!(into, "  masked    {}", masked(&blind.machine, "of the CPUs' time"))?,
@@ -54,7 +54,7 @@ fn floor(into: &mut dyn Write, blind: &Blind) -> io::Result<()> {
     let who = if blind.guest { "other handlers or the hypervisor" } else { "other handlers" };
     let masked = blind.masked();
     let Some(floor) = &blind.floor else {
-        return writeln!(into, "  floor     not known: no tick told that it found user code");
+        return writeln!(into, "  floor     not known: no tick hit user code");
     };
     let in_kernel = masked.floor_ns.map_or_else(String::new, |of_floor_ns| {
         format!("; {} in the kernel is theirs, and not in masked", duration(of_floor_ns))

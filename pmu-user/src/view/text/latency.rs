@@ -59,11 +59,11 @@ fn line(into: &mut dyn Write, owner: &OwnerReport) -> io::Result<()> {
 /// Culprits that are named in a line.
 pub(in crate::view) const CULPRITS_NAMED: usize = 4;
 
-/// Who had the CPUs meanwhile.
+/// Who had the CPUs that were waited for.
 fn culprits(into: &mut dyn Write, who: &OwnerOrTarget, waited: &[Waited]) -> io::Result<()> {
     let Some(waited) = waited.iter().find(|waited| waited.who == *who) else { return Ok(()) };
     let named = culprits_in_words(&waited.charges, waited.charges.len(), who);
-    named.map_or(Ok(()), |named| writeln!(into, "    meanwhile  {named}"))
+    named.map_or(Ok(()), |named| writeln!(into, "    CPU used by  {named}"))
 }
 
 /// The first culprits of `victim` with their shares, of `all` that it has; none where no share is worth a word.

@@ -174,7 +174,7 @@ pub(super) fn cost(into: &mut dyn Write, style: &Style, cost: &CostReport) -> io
     let share = |nanoseconds: f64| cost.share(nanoseconds).map_or_else(|| "–".to_owned(), percent);
     let programs = cost.programs_ns.known().map_or(0.0, |known| known.estimate);
     let beside = if cost.disturbed_ns > programs * DISTURBED_MIN {
-        format!("; interrupted or stolen meanwhile: {}", duration(cost.disturbed_ns))
+        format!("; interrupted or stolen in their runs: {}", duration(cost.disturbed_ns))
     } else {
         String::new()
     };

@@ -59,7 +59,7 @@ fn facts(lines: &mut Lines<'_, '_>, row: &OwnerRow) {
         Style::new(),
     );
     if let Some(culprits) = row.culprits.in_words(&row.who) {
-        lines.add(&format!("meanwhile {culprits}"), Style::new());
+        lines.add(&format!("CPU used by {culprits}"), Style::new());
     }
     let rates: Vec<String> = RATES
         .iter()

@@ -125,7 +125,7 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, place: &Place<'_>, state: &State, ro
         y += 1;
     }
     if rows.is_empty() && y < area.bottom() {
-        let words = if state.filter.is_empty() { "nobody ran" } else { "no owner's name has this in it" };
+        let words = if state.filter.is_empty() { "nothing ran" } else { "no owner's name has this in it" };
         canvas.put((area.x + 1, y), area.width, words, Style::new().add_modifier(Modifier::DIM));
     }
 }

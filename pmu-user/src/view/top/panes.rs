@@ -62,7 +62,7 @@ fn latency(canvas: &mut Canvas<'_>, place: &Place<'_>, whose: &OwnerOrTarget) {
     let words = quantiles.map(|(name, value)| format!("{name} {}", with_interval(Some(value), duration)));
     lines.add(&words.join("   "), Style::new());
     if let Some(culprits) = row.and_then(|row| row.culprits.in_words(whose)) {
-        lines.add(&format!("meanwhile {culprits}"), Style::new());
+        lines.add(&format!("CPU used by {culprits}"), Style::new());
     }
     buckets(&mut lines, waits);
     chart(&mut lines, "p99", &series, duration);

@@ -176,7 +176,7 @@ fn who_had_the_cpu_stands_in_the_latency_pane_and_in_the_detail() {
     for (key, places) in [(Key::Char('1'), 1), (Key::Enter, 2)] {
         state.key(key, &history);
         let lines = shown(&history, &state, (100, 24));
-        let says = r"meanwhile hog\x1b 2 75.0 %, itself 15.0 %, idle 7.0 %, others 2.0 %, 1 more";
+        let says = r"CPU used by hog\x1b 2 75.0 %, itself 15.0 %, idle 7.0 %, others 2.0 %, 1 more";
         assert_eq!(lines.iter().filter(|line| line.contains(says)).count(), places, "{lines:#?}");
     }
 }
