@@ -10,6 +10,7 @@ pub mod multiplexing;
 mod one_or_several;
 pub mod profile;
 pub mod request;
+mod ring;
 mod runs;
 mod sampling;
 pub mod schedule;
@@ -24,7 +25,6 @@ use pmu_common::{
     count::Count,
     histogram::RunqueueBuckets,
     interrupt::Interrupted,
-    ring::COPY_BYTES_MAX,
     sample::{SampleCount, hot_epoch_shift},
 };
 use serde::{Deserialize, Serialize};
@@ -51,17 +51,6 @@ use crate::{
 pub const FREQUENCY: u32 = 99;
 /// A timer this late counts as late: well above the jitter of a quiet host.
 const LATE_MIN_NS: u64 = 50_000;
-/// Size of the ring buffer at most.
-const RING_BYTES_MAX: u64 = 64 << 20;
-/// Room for rare facts of a second: some 500 cgroups, whose paths are the longest of them.
-const RARE_FACTS_BYTES: u64 = 256 << 10;
-/// Room for stacks of tasks that block, of a CPU: a thousand, until it knows how many come, at a quarter of a kilobyte.
-const OFF_CPU_STACK_BYTES: u64 = 256 << 10;
-/// Room for waits of a CPU that find no place among its charges: beside a storm of a thousand processes a second some ten thousand come in
-/// a second, of 40 bytes. They have half of the ring buffer, and on a busy host user space may have no CPU for a second.
-const CHARGE_BYTES: u64 = 896 << 10;
-/// The same of all CPUs at most.
-const CHARGE_BYTES_MAX: u64 = 7 << 20;
 /// The longest time between two drains unless told otherwise.
 const TICK: Duration = Duration::from_secs(1);
 /// Slots unless told otherwise.
@@ -199,13 +188,12 @@ impl Plan {
                 true => 1,
                 false => (per_tick * 2).next_power_of_two().clamp(1024, 32_768),
             },
-            ring_bytes: ring_bytes(
+            ring_bytes: ring::bytes(
                 (request.stacks, request.unwind, request.off_cpu),
                 (per_tick, tick),
+                ring::charge_bytes(request.culprits, by, cpus.len()),
                 cpus.len(),
-            )
-            .saturating_add(charge_bytes(request.culprits, by, cpus.len()))
-            .next_power_of_two(),
+            ),
             late_min_ns: LATE_MIN_NS,
             gap_min_ns: u64::try_from(request.gap_min.as_nanos()).unwrap_or(u64::MAX).max(LATE_MIN_NS),
             cpus,
@@ -387,26 +375,4 @@ fn slots(
     let wanted = u32::try_from(existing * 2).unwrap_or(u32::MAX).max(SLOTS);
     let affordable = ROWS_BYTES_MAX / (row_bytes * u64::from(machine.cpu.possible.max(1)));
     Ok(wanted.min(u32::try_from(affordable).unwrap_or(u32::MAX)).max(64))
-}
-
-/// Room for waits that find no place where each process is a culprit of its own.
-fn charge_bytes(culprits: Culprits, by: By, cpus: usize) -> u32 {
-    if culprits == Culprits::No || by == By::Cgroup {
-        return 0;
-    }
-    (CHARGE_BYTES * cpus as u64).min(CHARGE_BYTES_MAX) as u32
-}
-
-/// Room for the stacks of a tick and half, at a kilobyte each; without stacks, for rare facts: processes and cgroups that come and go
-/// until the next tick. Copies of stacks wake user space up as soon as they fill a quarter, and take no more than half.
-fn ring_bytes(stacks: (Stacks, Unwind, OffCpu), (per_tick, tick): (u32, Duration), cpus: usize) -> u32 {
-    let (samples, cpus) = (u64::from(per_tick) * cpus as u64, cpus as u64);
-    let waits = if stacks.2.is_no() { 0 } else { OFF_CPU_STACK_BYTES * cpus };
-    let (bytes, most) = match stacks {
-        (Stacks::No, ..) => (0, RING_BYTES_MAX),
-        (Stacks::Yes, Unwind::Fp, _) => (samples * 1536 + waits, RING_BYTES_MAX),
-        (Stacks::Yes, Unwind::Dwarf, _) => (samples * COPY_BYTES_MAX as u64 + waits, RING_BYTES_MAX / 4),
-    };
-    let facts = RARE_FACTS_BYTES * tick.as_secs().max(1);
-    bytes.clamp(facts, most).next_power_of_two() as u32
 }
