@@ -67,8 +67,9 @@ fn whole(
 
 /// Lines of a text where they are folded.
 fn lines(text: &[u8], width: Option<usize>) -> usize {
-    let plain = anstream::adapter::strip_bytes(text).into_vec();
-    let plain = String::from_utf8_lossy(&plain);
+    // Text is ours, and names in it are escaped.
+    let Ok(text) = std::str::from_utf8(text) else { return 0 };
+    let plain = anstream::adapter::strip_str(text).to_string();
     plain.lines().map(|line| width.map_or(1, |width| line.width().div_ceil(width).max(1))).sum()
 }
 
