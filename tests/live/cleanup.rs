@@ -20,10 +20,10 @@ use crate::{
 };
 
 /// Programs, maps and links of one run: their kinds and ids. Whatever else is loaded on the machine is somebody else's.
-type Objects = BTreeSet<(&'static str, u32)>;
+pub(crate) type Objects = BTreeSet<(&'static str, u32)>;
 
 /// What a process's descriptors hold (proc_pid_fdinfo(5)); nothing if it is gone.
-fn held_by(pid: u32) -> Objects {
+pub(crate) fn held_by(pid: u32) -> Objects {
     let mut objects = Objects::new();
     for entry in fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten().flatten() {
         let info = fs::read_to_string(entry.path()).unwrap_or_default();
@@ -37,7 +37,7 @@ fn held_by(pid: u32) -> Objects {
 }
 
 /// Those that the kernel still has.
-fn left(objects: &Objects) -> Objects {
+pub(crate) fn left(objects: &Objects) -> Objects {
     let programs = loaded_programs().filter_map(Result::ok).map(|info| ("prog_id", info.id()));
     let maps = loaded_maps().filter_map(Result::ok).map(|info| ("map_id", info.id()));
     let links = loaded_links().filter_map(Result::ok).map(|info| ("link_id", info.id()));

@@ -38,19 +38,32 @@ pub(crate) fn threads_of(pid: u32) -> Vec<BTreeMap<String, String>> {
     tasks.map(|task| status(task.path().join("status").to_str().unwrap())).collect()
 }
 
+/// Fields of the status of a process's children.
+fn children_of(pid: u32) -> Vec<BTreeMap<String, String>> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let lists = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    let pids: Vec<String> =
+        lists.flat_map(|list| list.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).collect();
+    pids.iter()
+        .map(|pid| status(&format!("/proc/{pid}/status")))
+        .filter(|status| status.contains_key("Name"))
+        .collect()
+}
+
 #[test]
 fn while_it_counts_no_thread_holds_more_than_it_needs() {
     let _busy = Started::new(&format!("exec {} 60", workload("spin", &["-g"])));
     let running = Running::start(&["-F", "499"]);
     let threads = || threads_of(running.pid());
-    wait_until("files are opened", || threads().iter().any(|thread| thread["Name"] == "pmbpf-open"));
+    let opener = || children_of(running.pid()).into_iter().find(|child| child["Name"] == "pmbpf-open");
+    wait_until("files are opened", || opener().is_some());
     let open = [DAC_READ_SEARCH, SYS_PTRACE, CHECKPOINT_RESTORE];
     let names = [&open[..], &[SYSLOG, BPF, PERFMON]].concat();
     for thread in threads() {
         let (expected, filtered) = match thread["Name"].as_str() {
             "pmbpf" => (capabilities(&[BPF, PERFMON]), "2"),
             "pmbpf-names" => (capabilities(&names), "0"),
-            "pmbpf-open" => (capabilities(&open), "0"),
+            "pmbpf-monitors" => (capabilities(&[SYS_PTRACE]), "0"),
             other => panic!("an unknown thread: {other}"),
         };
         assert_eq!(held(&thread), expected, "{thread:?}");
@@ -60,6 +73,8 @@ fn while_it_counts_no_thread_holds_more_than_it_needs() {
             "{thread:?}"
         );
     }
+    let opener = opener().unwrap();
+    assert_eq!((held(&opener), opener["NoNewPrivs"].as_str()), (capabilities(&open), "1"), "{opener:?}");
     let rows = running.stop();
     assert!(rows.total("samples") > 0.0);
 }
@@ -73,11 +88,13 @@ fn io_holds_no_more_either() {
     wait_until("it counts", || status(&path).get("Seccomp").is_some_and(|mode| mode == "2"));
     for thread in threads_of(child.id()) {
         let expected = match thread["Name"].as_str() {
-            "pmbpf" => capabilities(&[BPF, PERFMON]),
-            "pmbpf-accounts" => capabilities(&[SYS_PTRACE]),
+            "pmbpf" => (capabilities(&[BPF, PERFMON]), "2"),
+            "pmbpf-accounts" => (capabilities(&[SYS_PTRACE]), "2"),
+            // It starts the process that reads command lines of conmon.
+            "pmbpf-monitors" => (capabilities(&[SYS_PTRACE]), "0"),
             other => panic!("an unknown thread: {other}"),
         };
-        assert_eq!((held(&thread), thread["Seccomp"].as_str()), (expected, "2"), "{thread:?}");
+        assert_eq!((held(&thread), thread["Seccomp"].as_str()), expected, "{thread:?}");
     }
     signal(child.id(), "INT");
     assert!(child.wait().unwrap().success());
@@ -90,7 +107,11 @@ fn the_process_that_reads_files_has_no_right_at_all() {
     let children = || {
         let tasks = fs::read_dir(format!("/proc/{}/task", running.pid())).unwrap().flatten();
         let lists = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
-        lists.collect::<String>().split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+        let pids = lists.collect::<String>().split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let reads = |pid: &String| {
+            status(&format!("/proc/{pid}/status")).get("Name").is_some_and(|name| name == "pmbpf-symbols")
+        };
+        pids.into_iter().filter(reads).collect::<Vec<_>>()
     };
     wait_until("it has begun", || {
         children()

@@ -10,6 +10,7 @@ mod examples;
 mod export;
 mod failure;
 mod gate;
+mod habits;
 mod io;
 mod launch;
 mod list;
@@ -34,11 +35,9 @@ mod top;
 
 use std::{ffi::OsString, io::Write as _};
 
-use clap::{
-    Parser, Subcommand,
-    error::{ContextKind, ContextValue, ErrorKind},
-};
+use clap::{Parser, Subcommand};
 
+use self::habits::with_related_tips;
 pub use self::{
     failure::{complain, exit_code, words},
     redaction::Naming,
@@ -90,6 +89,10 @@ enum Command {
     Launch(launch::Args),
     #[command(name = crate::symbol::SUBCOMMAND, hide = true)]
     Symbolize,
+    #[command(name = crate::symbol::OPEN, hide = true)]
+    Open,
+    #[command(name = crate::machine::container::MONITORS, hide = true)]
+    Monitors,
 }
 
 impl Cli {
@@ -99,7 +102,7 @@ impl Cli {
         let arguments = || std::env::args_os().skip(1);
         let plain = |text: &std::ffi::OsStr| Untrusted::from(text).terminal() == text.to_string_lossy();
         Self::parsed(std::env::args_os().collect()).unwrap_or_else(|error| {
-            let error = without_wrong_tip(error);
+            let error = with_related_tips(error);
             if arguments().all(|argument| plain(&argument)) {
                 error.exit();
             }
@@ -158,38 +161,15 @@ impl Cli {
             Command::List(args) => list::execute(&args),
             Command::Launch(args) => Ok(launch::execute(&args)),
             Command::Symbolize => Ok(crate::symbol::serve().map(|()| 0)?),
+            Command::Open => Ok(crate::symbol::serve_files().map(|()| 0)?),
+            Command::Monitors => Ok(crate::machine::container::serve_monitors().map(|()| 0)?),
         }
     }
-}
-
-/// Takes from an error about an unknown option the advice to write it behind `--`, which would make a command of it.
-fn without_wrong_tip(mut error: clap::Error) -> clap::Error {
-    if error.kind() == ErrorKind::UnknownArgument
-        && let Some(ContextValue::StyledStrs(mut tips)) = error.remove(ContextKind::Suggested)
-    {
-        tips.retain(|tip| !tip.to_string().starts_with("to pass "));
-        if !tips.is_empty() {
-            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
-        }
-    }
-    error
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::{CommandFactory as _, Parser as _};
-
-    #[test]
-    fn an_unknown_option_is_not_said_to_be_a_command() {
-        let said = |arguments: &[&str]| {
-            let error = super::Cli::try_parse_from([&["pmbpf"], arguments].concat()).unwrap_err();
-            super::without_wrong_tip(error).to_string()
-        };
-        let unknown = said(&["run", "--bogus"]);
-        assert!(unknown.contains("--bogus") && !unknown.contains("-- --bogus"), "{unknown}");
-        let near = said(&["run", "--stack"]);
-        assert!(near.contains("'--stacks'") && !near.contains("-- --stack'"), "{near}");
-    }
+    use clap::CommandFactory as _;
 
     #[test]
     fn an_option_of_run_is_the_old_name_of_stat() {

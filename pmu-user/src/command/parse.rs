@@ -35,9 +35,16 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
 /// The shortest interval between reports: below, draining would cost more than what it shows.
 const INTERVAL_MIN: Duration = Duration::from_millis(10);
 
+/// Numbers from here on need a unit.
+const BARE_MAX: Duration = Duration::from_secs(100);
+
 /// A duration of at least 10 ms.
 pub(super) fn interval(text: &str) -> Result<Duration, String> {
     let interval = duration(text)?;
+    // perf's -I is in milliseconds.
+    if interval >= BARE_MAX && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(format!("{text} without a unit would be seconds: write {text}ms or {text}s"));
+    }
     if interval < INTERVAL_MIN { Err("the shortest interval is 10ms".to_owned()) } else { Ok(interval) }
 }
 
@@ -198,6 +205,11 @@ mod tests {
     #[test]
     fn an_interval_is_not_shorter_than_it_is_worth() {
         assert!(interval("1ms").is_err() && interval("10ms").is_ok());
+        let said = interval("1000").unwrap_err();
+        assert!(
+            said.contains("1000ms or 1000s") && interval("1000s").is_ok() && interval("15").is_ok(),
+            "{said}"
+        );
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use rustix::thread::{
-    CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set, set_capabilities,
-    set_no_new_privs,
+    CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set,
+    configure_capability_in_ambient_set, set_capabilities, set_no_new_privs,
 };
 
 use super::{read, read_line};
@@ -166,6 +166,24 @@ pub fn keep_only(keeps: CapabilitySet) {
         let _ =
             set_capabilities(None, CapabilitySets { effective: keeps, permitted: keeps, inheritable: none });
     }
+}
+
+/// Starts a program that keeps these capabilities of this thread, whoever it runs as.
+pub(crate) fn inheriting<T>(keeps: CapabilitySet, start: impl FnOnce() -> T) -> T {
+    let held = capabilities(None);
+    if let Ok(held) = &held {
+        let inheritable = held.permitted & keeps;
+        let _ = set_capabilities(None, CapabilitySets { inheritable, ..*held });
+        for one in inheritable.iter() {
+            let _ = configure_capability_in_ambient_set(one, true);
+        }
+    }
+    let started = start();
+    if let Ok(held) = held {
+        let _ = clear_ambient_capability_set();
+        let _ = set_capabilities(None, held);
+    }
+    started
 }
 
 /// What a level of `kernel.perf_event_paranoid` forbids to a process without CAP_PERFMON (kernel/events/core.c; levels

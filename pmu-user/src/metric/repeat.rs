@@ -60,6 +60,39 @@ pub fn over_runs(runs: &[&Value]) -> Value {
     })
 }
 
+/// Of ratios of several runs that of the sums, as a long run of all would have it: a mean of ratios weighs a short run like a long one.
+/// `above` is what each run's ratio is of.
+pub fn ratio_over_runs(above: &[&Value], ratios: &[&Value]) -> Value {
+    let Value::Known(mean) = over_runs(ratios) else { return over_runs(ratios) };
+    let known = |values: &[&Value]| values.iter().map(|value| Some(value.known()?.estimate)).collect();
+    let (Some(above), Some(ratios)): (Option<Vec<f64>>, Option<Vec<f64>>) = (known(above), known(ratios))
+    else {
+        return Value::Known(mean);
+    };
+    // A ratio of 0 does not have what is below it: that is as in the other runs.
+    let below: Vec<Option<f64>> =
+        above.iter().zip(&ratios).map(|(above, ratio)| (*ratio > 0.0).then(|| above / ratio)).collect();
+    let (sum, count) = below.iter().flatten().fold((0.0, 0.0), |(sum, count), one| (sum + one, count + 1.0));
+    if count == 0.0 || sum == 0.0 {
+        return Value::Known(mean);
+    }
+    let below_mean = sum / count;
+    let runs = above.len() as f64;
+    let estimate = above.iter().sum::<f64>() / (below_mean * runs);
+    // Cochran, Sampling Techniques, 6.4: the variance of what is left of each run by the ratio of all.
+    let rests = above.iter().zip(&below);
+    let squares: f64 =
+        rests.map(|(above, below)| (above - estimate * below.unwrap_or(below_mean)).powi(2)).sum();
+    let half = if runs > 1.0 {
+        student_quantile(runs - 1.0) * (squares / (runs - 1.0) / runs).sqrt() / below_mean
+    } else {
+        0.0
+    };
+    let bounds =
+        if runs > 1.0 { ((estimate - half).max(0.0), estimate + half) } else { (mean.low, mean.high) };
+    Value::Known(Known { estimate, low: bounds.0, high: bounds.1, ..mean })
+}
+
 /// Runs that stand out: their index and modified z-score, in order.
 pub fn outliers(values: &[f64]) -> Vec<(usize, f64)> {
     if values.len() < RUNS_MIN {
@@ -96,7 +129,7 @@ pub fn median(values: &[f64]) -> f64 {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{outliers, over_runs};
+    use super::{outliers, over_runs, ratio_over_runs};
     use crate::metric::value::{How, Known, Value};
 
     #[test]
@@ -106,6 +139,29 @@ mod tests {
         assert_eq!((mean.estimate, mean.how), (12.0, How::Counted));
         // 4.3027 · 2 / √3.
         assert!((mean.high - 16.968).abs() < 0.001 && (mean.low - 7.032).abs() < 0.001, "{mean:?}");
+    }
+
+    #[test]
+    fn a_ratio_of_runs_is_that_of_their_sums() {
+        // 1 of 10, 1 of 1 and 0: 2 of 16.5, as what is below the last is taken to be as in the others.
+        let value = |estimate: f64| {
+            Value::Known(Known { estimate, low: 0.0, high: 9.0, coverage: 1.0, how: How::Counted })
+        };
+        let (above, ratios) = ([1.0, 1.0, 0.0].map(value), [0.1, 1.0, 0.0].map(value));
+        let refs = |values: &[Value]| {
+            ratio_over_runs(&above.iter().collect::<Vec<_>>(), &values.iter().collect::<Vec<_>>())
+        };
+        let Value::Known(ratio) = refs(&ratios) else { panic!() };
+        assert!((ratio.estimate - 2.0 / 16.5).abs() < 1e-12, "{ratio:?}");
+        assert!(ratio.low <= ratio.estimate && ratio.estimate < ratio.high, "{ratio:?}");
+        // Where all are equal there is no doubt.
+        let (above, ratios) = ([2.0, 4.0].map(value), [0.5, 0.5].map(value));
+        let Value::Known(ratio) =
+            ratio_over_runs(&above.iter().collect::<Vec<_>>(), &ratios.iter().collect::<Vec<_>>())
+        else {
+            panic!()
+        };
+        assert_eq!((ratio.estimate, ratio.low, ratio.high), (0.5, 0.5, 0.5));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::{collections::HashSet, time::Duration};
 use self::rows::rows;
 use super::{
     derived::Derived,
-    repeat::{Outlier, median, outliers, over_runs},
+    repeat::{Outlier, median, outliers, over_runs, ratio_over_runs},
     value::Value,
 };
 use crate::{
@@ -202,7 +202,10 @@ fn row_of_runs(row: &Row, same: &[&Row]) -> Row {
     let values: Vec<Value> = same.iter().map(|row| row.value.clone()).collect();
     let derived: Option<Vec<&Derived>> = same.iter().map(|row| row.derived.as_ref()).collect();
     let derived = derived.filter(|all| all.iter().all(|one| one.name == all[0].name)).map(|all| Derived {
-        value: over_runs(&all.iter().map(|one| &one.value).collect::<Vec<_>>()),
+        value: ratio_over_runs(
+            &values.iter().collect::<Vec<_>>(),
+            &all.iter().map(|one| &one.value).collect::<Vec<_>>(),
+        ),
         ..all[0].clone()
     });
     let mut seen = HashSet::new();
@@ -235,8 +238,13 @@ fn standing_out(what: &str, unit: &str, values: &[&Value]) -> Vec<Outlier> {
         median: median(&known),
         score,
     };
-    outliers(&known).into_iter().map(outlier).collect()
+    // Of events that hardly happen one more is no news.
+    let is_rare = |outlier: &Outlier| unit.is_empty() && outlier.value.max(outlier.median) <= RARE_MAX;
+    outliers(&known).into_iter().map(outlier).filter(|outlier| !is_rare(outlier)).collect()
 }
+
+/// Occurrences in a run up to which another number in another run is chance.
+const RARE_MAX: f64 = 2.0;
 
 #[cfg(test)]
 mod tests;

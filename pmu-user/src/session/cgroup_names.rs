@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     drain::{CgroupName, Drain, Owner},
-    machine::container::{Containers, Identity},
+    machine::container::{Containers, Identity, Monitors},
     untrusted::Untrusted,
 };
 
@@ -16,6 +16,10 @@ use crate::{
 const READ_EVERY: Duration = Duration::from_millis(900);
 /// How long a container may have no name: its runtime writes it before it starts, kubelet a moment later.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the thread that counts waits for command lines of conmon. What comes later is there at the next look.
+const WAIT: Duration = Duration::from_millis(30);
+/// The same the first time, at which the process that reads them starts.
+const WAIT_FIRST: Duration = Duration::from_secs(1);
 /// Cgroups that are remembered although a drain has none of them; where a drain has that many, twice as many. One that is met again
 /// after that is looked up and told again.
 const KEPT_MAX: usize = 4096;
@@ -25,6 +29,7 @@ const KEPT_MAX: usize = 4096;
 pub(super) struct CgroupNames {
     root: PathBuf,
     containers: Containers,
+    monitors: Monitors,
     /// When processes were looked at, if they were.
     read: Option<Instant>,
     told: HashSet<Untrusted>,
@@ -35,10 +40,11 @@ pub(super) struct CgroupNames {
 
 impl CgroupNames {
     /// Reads what runtimes keep below `root`.
-    pub(super) fn new(root: &Path) -> Self {
+    pub(super) fn new(root: &Path, monitors: Monitors) -> Self {
         Self {
             root: root.to_owned(),
             containers: Containers::read(root),
+            monitors,
             read: None,
             told: HashSet::new(),
             kept_max: KEPT_MAX,
@@ -61,7 +67,8 @@ impl CgroupNames {
         let lacks_a_name = |path: &Untrusted| self.containers.identity(path).lacks_a_name();
         let is_due = self.read.is_none_or(|read| now.duration_since(read) >= READ_EVERY);
         if is_due && (!self.unnamed.is_empty() || met.iter().any(|path| lacks_a_name(path))) {
-            self.containers = Containers::read_with_processes(&self.root);
+            let wait = if self.read.is_none() { WAIT_FIRST } else { WAIT };
+            self.containers = Containers::read_beside(&self.root, &self.monitors, wait);
             self.read = Some(now);
         }
         let mut told = Vec::new();

@@ -10,7 +10,7 @@ use std::{
 use crate::{
     machine::{
         cgroup::{Cgroup, CgroupId, Layout, ancestors},
-        container::{Containers, Follow, Identity},
+        container::{Containers, Follow, Identity, Monitors},
         monotonic_ns,
     },
     plan::{Target, request::Descend},
@@ -24,6 +24,8 @@ const READ_EVERY: Duration = Duration::from_millis(100);
 /// How long is waited after the first time, and twice as long each time after: a name may come a moment after the cgroup, and whoever watches a
 /// container may not be in a list of processes that is read while he begins.
 const READ_AGAIN: Duration = Duration::from_millis(10);
+/// How long the thread that counts waits for command lines of conmon. What comes later is there at the next look.
+const WAIT: Duration = Duration::from_millis(30);
 /// How long a container may have no name: its runtime writes it before it starts, kubelet a moment later.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often the hierarchy is looked at where no program tells of new cgroups, likewise.
@@ -67,6 +69,7 @@ pub(super) struct Following {
     /// Is that the whole hierarchy? In a cgroup namespace programs tell other paths.
     sees_all: bool,
     containers: Containers,
+    monitors: Monitors,
     read_due: Instant,
     /// How long was waited before that.
     pause: Duration,
@@ -84,9 +87,9 @@ impl Following {
     /// Follows `names` beside the cgroups of `target`; `None` where there is nothing to follow. `told`: do programs tell of new cgroups?
     pub(super) fn new(
         (target, names, descend): (&Target, &[Follow], Descend),
-        layout: &Layout,
-        root: &Path,
+        (layout, root): (&Layout, &Path),
         told: bool,
+        monitors: Monitors,
     ) -> Option<Self> {
         let Target::Cgroups(targets) = target else { return None };
         if names.is_empty() {
@@ -102,6 +105,7 @@ impl Following {
             layout: layout.clone(),
             sees_all: layout.at(&Untrusted::from("/")).is_some_and(|root| root.id == ROOT),
             containers: Containers::read(root),
+            monitors,
             read_due: now,
             pause: Duration::ZERO,
             undecided: Vec::new(),
@@ -173,7 +177,7 @@ impl Following {
 
     fn read(&mut self) {
         let begun = Instant::now();
-        self.containers = Containers::read_with_processes(&self.root);
+        self.containers = Containers::read_beside(&self.root, &self.monitors, WAIT);
         let longest = READ_EVERY.max(begun.elapsed() * READ_SHARE);
         let was_quiet = begun.duration_since(self.read_due) > longest;
         self.pause = if was_quiet { READ_AGAIN } else { (self.pause * 2).clamp(READ_AGAIN, longest) };
@@ -223,7 +227,7 @@ mod tests {
     use crate::{
         machine::{
             cgroup::{Cgroup, CgroupId, Layout},
-            container::{Containers, resolve},
+            container::{Containers, Monitors, resolve},
             testing::Tree,
         },
         plan::{Target, request::Descend},
@@ -247,7 +251,8 @@ mod tests {
         let containers = Containers::read(&tree.root);
         let meant = resolve(spec, layout, &&containers, &tree.root).unwrap();
         let names: Vec<_> = meant.next.into_iter().collect();
-        Following::new((&Target::Cgroups(meant.cgroups), &names, Descend::Yes), layout, &tree.root, told)
+        let of = (&Target::Cgroups(meant.cgroups), names.as_slice(), Descend::Yes);
+        Following::new(of, (layout, &tree.root), told, Monitors::new(&tree.root))
     }
 
     fn paths(following: &mut Following, told: &[String]) -> Vec<String> {

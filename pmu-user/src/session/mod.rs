@@ -37,7 +37,7 @@ pub use self::{
 use crate::{
     bpf::{Kernel, LoadError},
     drain::{Absent, Drain, Followed, Header, Names},
-    machine::{Machine, duration_ns, io::Platform, monotonic_ns, now_ns},
+    machine::{Machine, container::Monitors, duration_ns, io::Platform, monotonic_ns, now_ns},
     perf::OpenError,
     plan::{Plan, PlanError, Target, count::CountPlan, io::IoPlan, multiplexing::Unfit},
     symbol::Naming,
@@ -99,6 +99,8 @@ pub struct Session {
     root: PathBuf,
     /// Whose cgroups are; none where no source tells of any.
     cgroup_names: Option<CgroupNames>,
+    /// Reads command lines of conmon; begun before system calls are refused.
+    monitors: Option<Monitors>,
     /// What names come to mean; none where no name can mean anything else later.
     following: Option<Following>,
     /// Cgroups that became targets since the last drain.
@@ -121,6 +123,7 @@ impl Session {
             counts: None,
             root: root.to_owned(),
             cgroup_names: None,
+            monitors: None,
             following: None,
             followed: Vec::new(),
             followed_before: Vec::new(),
@@ -135,6 +138,7 @@ impl Session {
     ///
     /// The kernel refused something; the error knows what would help.
     pub fn open_tasks(&mut self, plan: Plan, root: &Path, kernel: &Kernel) -> Result<(), SessionError> {
+        self.monitors.get_or_insert_with(|| Monitors::new(root));
         self.tasks = Some(TasksSession::open(plan, self.machine.clone(), root, kernel)?);
         Ok(())
     }
@@ -152,6 +156,7 @@ impl Session {
         from: (&Path, &Kernel),
         command: Option<u32>,
     ) -> Result<(), SessionError> {
+        self.monitors.get_or_insert_with(|| Monitors::new(&self.root));
         self.io = Some(IoSession::open(plan, self.machine.clone(), platform, from, command)?);
         Ok(())
     }
@@ -324,13 +329,17 @@ impl Session {
         let tasks = self.tasks.as_mut().map(TasksSession::baseline).transpose()?;
         let io = self.io.as_mut().map(IoSession::baseline);
         let of_tasks = self.tasks.as_ref().is_some_and(|tasks| tasks.header.plan.uses_cgroups());
-        self.cgroup_names = (of_tasks || io.is_some()).then(|| CgroupNames::new(&self.root));
+        let monitors = self.monitors.take();
+        let of_names = monitors.clone().filter(|_| of_tasks || io.is_some());
+        self.cgroup_names = of_names.map(|monitors| CgroupNames::new(&self.root, monitors));
         let plan = self.tasks.as_ref().map(|tasks| &tasks.header.plan);
         let plan = plan.map(|plan| (&plan.target, plan.follow.as_slice(), plan.descend));
         let of_io = self.io.as_ref().map(|io| &io.header.plan);
         let plan = plan.or(of_io.map(|plan| (&plan.target, plan.follow.as_slice(), plan.descend)));
+        let at = (&self.machine.cgroups, self.root.as_path());
         self.following = plan
-            .and_then(|plan| Following::new(plan, &self.machine.cgroups, &self.root, self.tasks.is_some()));
+            .zip(monitors)
+            .and_then(|(plan, monitors)| Following::new(plan, at, self.tasks.is_some(), monitors));
         self.follow();
         Ok(self.named(Drain { tasks, io, ..Drain::default() }))
     }

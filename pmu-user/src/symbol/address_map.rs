@@ -17,16 +17,17 @@ use rustix::{
     io::Errno,
     time::{ClockId, Timespec},
 };
+use serde::{Deserialize, Serialize};
 
 use super::open;
 use crate::{
     machine::{monotonic_ns, nanoseconds, now_ns},
     perf::side_band::{Mapping, generation},
-    untrusted::Untrusted,
+    untrusted::{Untrusted, exact},
 };
 
 /// Bytes of a process's list of mappings that are read: some 100,000 mappings.
-const TEXT_BYTES_MAX: u64 = 16 << 20;
+pub(super) const TEXT_BYTES_MAX: u64 = 16 << 20;
 /// Bytes that a process's executable mappings may take: the process chooses their number and their names.
 const BYTES_MAX: usize = 1 << 20;
 /// The same for those that the kernel tells of, which are copied when a process forks and goes on: some 500 mappings. The list of
@@ -37,18 +38,19 @@ const TOLD_BYTES_MAX: usize = 128 << 10;
 const ALLOCATION_BYTES: usize = 16;
 
 /// A file, however it is called: device and inode.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct FileId {
     device: (u32, u32),
     inode: u64,
 }
 
 /// An executable mapping.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Region {
     pub(super) start: u64,
     pub(super) end: u64,
     pub(super) offset: u64,
+    #[serde(with = "exact")]
     pub(super) path: Untrusted,
     /// The file, unless the mapping has none.
     pub(super) file: Option<FileId>,
@@ -59,7 +61,7 @@ pub(super) struct Region {
 }
 
 /// By what a file is known again, when whoever mapped it is gone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Proof {
     /// When it was mapped (CLOCK_MONOTONIC, ns).
     at_ns: u64,
@@ -105,23 +107,6 @@ impl AddressMap {
 
     const fn with_room(of: u32, bytes_max: usize) -> Self {
         Self { of, regions: BTreeMap::new(), bytes: 0, bytes_max, is_whole: true, sum: None }
-    }
-
-    /// Reads a live process. It is an error if it is gone or must not be read.
-    pub(super) fn read(tgid: u32) -> io::Result<Self> {
-        let by = |task: u32| -> io::Result<Vec<u8>> {
-            let mut text = Vec::new();
-            File::open(format!("/proc/{task}/maps"))?.take(TEXT_BYTES_MAX).read_to_end(&mut text)?;
-            Ok(text)
-        };
-        let mut text = by(tgid)?;
-        if text.is_empty()
-            && let Some(task) = open::other_task(tgid)
-        {
-            text = by(task)?;
-        }
-        // A process that is being torn down has no mappings any more.
-        if text.is_empty() { Err(Errno::SRCH.into()) } else { Ok(Self::parse(tgid, &text)) }
     }
 
     pub(super) fn parse(of: u32, text: &[u8]) -> Self {
@@ -218,6 +203,23 @@ impl AddressMap {
         let (_, region) = self.regions.range(..=address).next_back()?;
         (address < region.end).then_some(region)
     }
+}
+
+/// The list of what is mapped in a live process, which may wait for that process. It is an error if it is gone or must not be read.
+pub(super) fn text_of(tgid: u32) -> io::Result<Vec<u8>> {
+    let by = |task: u32| -> io::Result<Vec<u8>> {
+        let mut text = Vec::new();
+        File::open(format!("/proc/{task}/maps"))?.take(TEXT_BYTES_MAX).read_to_end(&mut text)?;
+        Ok(text)
+    };
+    let mut text = by(tgid)?;
+    if text.is_empty()
+        && let Some(task) = open::other_task(tgid)
+    {
+        text = by(task)?;
+    }
+    // A process that is being torn down has no mappings any more.
+    if text.is_empty() { Err(Errno::SRCH.into()) } else { Ok(text) }
 }
 
 /// `start-end perms offset major:minor inode path`, the path padded and free to hold spaces.

@@ -1,9 +1,9 @@
 //! Where addresses lie and what they are called.
 //!
-//! A process may be gone when names are wanted, so the two are apart: while it lives, an address becomes a file, its build id and
-//! an offset, and the file is kept open; names are looked up at the end. It may be gone even before its address map can be read:
-//! where samples want names, the kernel tells of every mapping when it is made. Whatever a process owns was made by a stranger:
-//! its files are opened on a thread of their own, and read in a process of their own.
+//! A process may be gone when names are wanted, so the two are apart: while it lives, an address becomes a file, its build id and an offset, and
+//! the file is kept open; names are looked up at the end. It may be gone even before its address map can be read: where samples want
+//! names, the kernel tells of every mapping when it is made. Whatever a process owns was made by a stranger: its files are opened in one
+//! process and read in another, and neither is waited for without end.
 
 mod address_map;
 mod child;
@@ -21,6 +21,7 @@ mod recorded;
 mod source;
 mod tracker;
 mod unlocated;
+mod whose;
 
 use std::{
     collections::VecDeque,
@@ -33,6 +34,7 @@ pub use self::{
     child::{SUBCOMMAND, serve},
     file_namer::FileNamer,
     off_cpu::{Entered, OffCpuStack, OffCpuSum},
+    open::{OPEN, serve_files},
     progress::Naming,
     recorded::{Unfound, instructions_recorded, name_recorded, open_below},
     tracker::unwinding::Snapshot,
@@ -59,8 +61,7 @@ const BEHIND_MAX: usize = 256;
 /// How long what waits to be unwound may take of the time for names.
 const UNWINDING: Duration = Duration::from_millis(500);
 
-/// How long it takes until names are looked up again in a run that does so as it goes: at first, where most code is new, and the longest,
-/// to which it doubles. Before Linux 5.13 all symbols of the kernel are read where code of it is new, which takes some 50 ms.
+/// How long it takes until names are looked up again in a run that does so as it goes: at first, and the longest, to which it doubles.
 const NAMING: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
 
 /// How long that may take, by the clock that stands while a CPU is waited for.
@@ -69,7 +70,7 @@ const NAMING_MAX: Duration = Duration::from_secs(1);
 /// How long a drain waits for the names of what is new, in a run that reports intervals.
 const WITH_NAMES: Duration = Duration::from_millis(100);
 
-/// How much longer than looking names up has taken CPU time is waited before that is done again in such a run.
+/// How much longer than looking names up took CPU time is waited before it is done again.
 const NAMING_SHARE: u32 = 20;
 
 /// How long names may take at the end, by that clock: a report is due within two seconds of a signal.
@@ -81,7 +82,7 @@ const LONG: Duration = Duration::from_secs(2);
 /// How long a run waits for them on a host whose CPUs are busy. The thread that is waited for waits for no stranger.
 const NAMING_WALL: Duration = Duration::from_secs(60);
 
-/// Bytes of copied stacks that may wait to be unwound.
+/// Bytes of copied stacks that may wait.
 const COPIED_MAX: usize = 16 << 20;
 
 /// Samples as the kernel side holds them, by process and address.
@@ -269,8 +270,7 @@ impl Symbols {
         self.waiting.push_back(samples);
     }
 
-    /// Is there room for another copy of so many bytes? Copies are in no recording, so they are unwound while the run goes on,
-    /// and those that wait are all that is kept of them: a recording holds finished stacks, and reads the same anywhere.
+    /// Is there room for another copy of so many bytes? Copies are in no recording, so they are unwound while the run goes on.
     pub fn may_unwind(&self, bytes: usize) -> bool {
         self.orders.unwinds.waiting() + bytes <= COPIED_MAX
     }

@@ -1,18 +1,21 @@
 //! Looks names up at the end: functions first, of the hottest source first, then lines and inlined calls, until the time is
 //! over. A file that crashes or hangs its reader loses its own names.
 
-use std::{cmp::Reverse, fs::File, time::Duration};
+use std::{cmp::Reverse, collections::BTreeMap, fs::File, time::Duration};
 
 use super::{
     child::{ADDRESSES_MAX, Codes, Deadline, Request, Symbolizer, Why},
     perf_map::PerfMap,
     source::{CodeSource, CodeSourceKind, Image, shared_debug_file},
     tracker::Tracker,
+    whose::Turns,
 };
 use crate::drain::{At, Code, Name};
 
 /// How long the names of one source may take before those of the others are looked up. What has taken longer is looked up again then.
 const SOURCE: Duration = Duration::from_millis(400);
+/// How long they may take in any case, however many owners there are.
+const LEAST: Duration = Duration::from_millis(40);
 
 impl Tracker {
     /// Names of everything that was located, as far as they can be had until `deadline`.
@@ -25,42 +28,71 @@ impl Tracker {
         for &number in &numbers {
             self.look_for_perf_map(number);
         }
-        let mut named: Vec<(u32, Codes)> = Vec::new();
+        let mut named: BTreeMap<u32, Codes> = BTreeMap::new();
         self.naming.of_files(numbers.len());
-        for &number in &numbers {
-            let offsets = hottest_first(&self.sources[number as usize]);
-            let until = deadline.min(self.symbolizer.within(SOURCE));
-            named.push((number, self.functions(number, &offsets, until)));
-            self.naming.asked();
-        }
-        self.name_what_was_slow(&mut named, deadline);
-        for (number, codes) in &mut named {
-            if let CodeSourceKind::File(image) = &self.sources[*number as usize].kind {
-                let offsets = hottest_first(&self.sources[*number as usize]);
-                add_lines(&mut self.symbolizer, image, &offsets, codes, deadline);
+        self.in_turns(&numbers, deadline, |tracker, number, until| {
+            let offsets = hottest_first(&tracker.sources[number as usize]);
+            named.insert(number, tracker.functions(number, &offsets, until));
+            tracker.naming.asked();
+        });
+        self.name_what_was_slow(&numbers, &mut named, deadline);
+        self.in_turns(&numbers, deadline, |tracker, number, until| {
+            let source = &tracker.sources[number as usize];
+            if let (CodeSourceKind::File(image), Some(codes)) = (&source.kind, named.get_mut(&number)) {
+                tracker.symbolizer.charge(&source.owners);
+                add_lines(&mut tracker.symbolizer, image, &hottest_first(source), codes, until);
             }
-        }
+        });
         let names = named.into_iter().flat_map(|(source, codes)| {
             codes.into_iter().map(move |(offset, code)| name(At { source, offset }, code))
         });
         let mut names: Vec<Name> = names.collect();
+        self.say_whose(&mut names);
         names.sort_by_key(|name| (name.at.source, name.at.offset));
         names
     }
 
+    /// Has sources named one after the other, those of each owner in their order, always one of the owner for whom least time was spent. None has
+    /// more than [`SOURCE`], nor more than its owner's part of what is left.
+    fn in_turns(
+        &mut self,
+        numbers: &[u32],
+        deadline: Deadline,
+        mut name: impl FnMut(&mut Self, u32, Deadline),
+    ) {
+        let payer = |number: &u32| (self.sources[*number as usize].payer(), *number);
+        let mut turns = Turns::of(numbers.iter().map(payer));
+        while let Some((number, owners)) = turns.next() {
+            let left = self.symbolizer.clock().left(deadline);
+            let until = deadline.min(self.symbolizer.within(SOURCE.min((left / owners).max(LEAST))));
+            name(self, number, until);
+            turns.spend(left.saturating_sub(self.symbolizer.clock().left(deadline)));
+        }
+    }
+
     /// Looks up once more what took longer than a source may, with half of the time that is left.
-    fn name_what_was_slow(&mut self, named: &mut [(u32, Codes)], deadline: Deadline) {
+    fn name_what_was_slow(&mut self, numbers: &[u32], named: &mut BTreeMap<u32, Codes>, deadline: Deadline) {
         let left = self.symbolizer.clock().left(deadline);
         let until = deadline.min(self.symbolizer.within(left / 2));
-        for (number, codes) in named {
+        for number in numbers {
             if self.symbolizer.is_over(until) {
                 break;
             }
+            let Some(codes) = named.get_mut(number) else { continue };
             let slow =
                 codes.iter().filter(|(_, code)| matches!(code, Err(Why::Slow))).map(|(&offset, _)| offset);
             let slow: Vec<u64> = slow.collect();
             if !slow.is_empty() {
                 codes.extend(self.functions(*number, &slow, until));
+            }
+        }
+    }
+
+    /// Adds whose the files are for which there was no share left.
+    fn say_whose(&self, names: &mut [Name]) {
+        for name in names {
+            if let Err(why) = &mut name.code {
+                *why = self.sources[name.at.source as usize].with_owner(why);
             }
         }
     }
@@ -70,24 +102,26 @@ impl Tracker {
     /// Looks up the functions of code that is new since the last call, without source lines. What there was no time for is
     /// looked up the next time.
     pub(super) fn name_new(&mut self, deadline: Deadline) {
-        for number in 0..self.sources.len() as u32 {
-            if self.sources[number as usize].unnamed.is_empty() {
-                continue;
-            }
-            self.look_for_perf_map(number);
-            let offsets = std::mem::take(&mut self.sources[number as usize].unnamed);
-            let until = deadline.min(self.symbolizer.within(SOURCE));
-            for (offset, code) in self.functions(number, &offsets, until) {
+        let with_new = |number: &u32| !self.sources[*number as usize].unnamed.is_empty();
+        let numbers: Vec<u32> = (0..self.sources.len() as u32).filter(with_new).collect();
+        let mut names = Vec::new();
+        self.in_turns(&numbers, deadline, |tracker, number, until| {
+            tracker.look_for_perf_map(number);
+            let offsets = std::mem::take(&mut tracker.sources[number as usize].unnamed);
+            for (offset, code) in tracker.functions(number, &offsets, until) {
                 match code {
-                    Err(Why::NoTime) => self.sources[number as usize].unnamed.push(offset),
-                    code => self.named.push(name(At { source: number, offset }, code)),
+                    Err(Why::NoTime) => tracker.sources[number as usize].unnamed.push(offset),
+                    code => names.push(name(At { source: number, offset }, code)),
                 }
             }
-        }
+        });
+        self.say_whose(&mut names);
+        self.named.append(&mut names);
     }
 
     /// Functions at offsets of a source, by its number.
     fn functions(&mut self, source: u32, offsets: &[u64], deadline: Deadline) -> Codes {
+        self.symbolizer.charge(&self.sources[source as usize].owners);
         let kind = &self.sources[source as usize].kind;
         if matches!(kind, CodeSourceKind::Kernel) {
             return self.kernel_functions(offsets, deadline);

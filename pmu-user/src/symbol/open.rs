@@ -1,18 +1,14 @@
 //! Opens the files of strangers: regular files only, without waiting, following nothing, in the stranger's view and never in
 //! ours. What cannot be opened so is not opened. Calls that a stranger can make wait for ever, such as opening a file on a mount that
-//! nobody serves, are made by another thread, and given up after a while.
+//! is not served, are made by another process (`ask`), which is left behind after a while (`patience`).
+
+mod ask;
+mod patience;
 
 use std::{
     fs::{self, File},
     os::fd::{AsFd, AsRawFd as _, OwnedFd},
     path::Path,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicU32, Ordering},
-        mpsc::{RecvTimeoutError, Sender, channel, sync_channel},
-    },
-    thread,
-    time::{Duration, Instant},
 };
 
 use rustix::{
@@ -21,8 +17,12 @@ use rustix::{
     thread::{CapabilitySet, capabilities},
 };
 
-use super::child::is_runnable;
-use crate::machine::{privilege::keep_only, stat::state};
+pub use self::ask::{SUBCOMMAND as OPEN, serve as serve_files};
+pub(super) use self::{
+    ask::{Ask, Path as AskedPath},
+    patience::{Given, Patience},
+};
+use crate::machine::stat::state;
 
 /// Opens the file at `path` below a folder, in which absolute links begin again at the folder and none leads out.
 pub(super) fn below(folder: impl AsFd, path: &Path) -> Result<(File, Stat), Errno> {
@@ -107,87 +107,13 @@ pub(super) fn rights() -> CapabilitySet {
     rights | if held.contains(files) { files } else { CapabilitySet::SYS_ADMIN }
 }
 
-/// How long a call may be blocked. Time in which its thread waits for a CPU does not count.
-const PATIENCE: Duration = Duration::from_millis(500);
-/// How often its thread is looked at.
-const LOOK: Duration = Duration::from_millis(20);
-/// How long a call is waited for that gets no CPU.
-const WALL: Duration = Duration::from_secs(20);
-/// Threads that may wait at a time. Then nothing is called any more until one of them is back.
-const STUCK_MAX: u32 = 8;
-
-type Call = Box<dyn FnOnce() + Send>;
-
-/// Makes calls with patience.
-#[derive(Debug, Default)]
-pub(super) struct Patience {
-    worker: Option<Sender<Call>>,
-    /// The thread's id, once it runs.
-    thread: Arc<OnceLock<i32>>,
-    stuck: Arc<AtomicU32>,
-}
-
-impl Patience {
-    /// What a call returns; `None` if it takes too long.
-    pub(super) fn call<T: Send + 'static>(&mut self, call: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-        if self.stuck.load(Ordering::Relaxed) >= STUCK_MAX {
-            return None;
-        }
-        let (back, result) = sync_channel(1);
-        let stuck = Arc::clone(&self.stuck);
-        // Counted as stuck until it is back, so that no moment lies between the two.
-        stuck.fetch_add(1, Ordering::Relaxed);
-        let call: Call = Box::new(move || {
-            let value = call();
-            stuck.fetch_sub(1, Ordering::Relaxed);
-            // Nobody may be waiting any more.
-            let _ = back.send(value);
-        });
-        self.hand_over(call)?;
-        let (mut blocked, given_up) = (Duration::ZERO, Instant::now() + WALL);
-        while blocked < PATIENCE && Instant::now() < given_up {
-            match result.recv_timeout(LOOK) {
-                Ok(value) => return Some(value),
-                Err(RecvTimeoutError::Timeout) => {
-                    let waits = self
-                        .thread
-                        .get()
-                        .is_none_or(|thread| is_runnable(&format!("/proc/self/task/{thread}/stat")));
-                    blocked += if waits { Duration::ZERO } else { LOOK };
-                }
-                Err(RecvTimeoutError::Disconnected) => break,
-            }
-        }
-        // The thread ends when it is back.
-        self.worker = None;
-        None
-    }
-
-    fn hand_over(&mut self, call: Call) -> Option<()> {
-        if self.worker.is_none() {
-            let (calls, received) = channel::<Call>();
-            let worker = thread::Builder::new().name("pmbpf-open".to_owned()).stack_size(256 << 10);
-            self.thread = Arc::default();
-            let thread = Arc::clone(&self.thread);
-            let serve = move || {
-                let _ = thread.set(rustix::thread::gettid().as_raw_nonzero().get());
-                keep_only(rights());
-                received.into_iter().for_each(|call| call());
-            };
-            worker.spawn(serve).ok()?;
-            self.worker = Some(calls);
-        }
-        self.worker.as_ref()?.send(call).ok()
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::{path::Path, process::Command, sync::mpsc::channel, time::Instant};
+    use std::{path::Path, process::Command};
 
     use rustix::io::Errno;
 
-    use super::{PATIENCE, Patience, STUCK_MAX, below, folder};
+    use super::{below, folder};
     use crate::machine::testing::Tree;
 
     #[test]
@@ -215,35 +141,5 @@ mod tests {
         for path in ["../secret", "up/secret", "absolute", "/../secret", "magic/0"] {
             assert!(below(&inner, Path::new(path)).is_err(), "{path}");
         }
-    }
-
-    #[test]
-    fn what_takes_too_long_is_given_up_and_others_go_on() {
-        let mut patience = Patience::default();
-        let (release, wait) = channel::<()>();
-        let begun = Instant::now();
-        assert_eq!(patience.call(move || wait.recv().is_ok()), None);
-        assert!(begun.elapsed() >= PATIENCE);
-        assert_eq!(patience.call(|| 7), Some(7));
-        release.send(()).unwrap();
-    }
-
-    #[test]
-    fn there_is_an_end_to_threads_that_wait() {
-        let mut patience = Patience::default();
-        let waiting: Vec<_> = (0..STUCK_MAX)
-            .map(|_| {
-                let (release, wait) = channel::<()>();
-                assert_eq!(patience.call(move || wait.recv().is_ok()), None);
-                release
-            })
-            .collect();
-        assert_eq!(patience.call(|| 7), None);
-        drop(waiting);
-        // They come back, one after the other.
-        assert!((0..10_000).any(|_| {
-            std::thread::yield_now();
-            patience.call(|| 7) == Some(7)
-        }));
     }
 }

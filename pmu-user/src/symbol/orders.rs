@@ -250,7 +250,7 @@ impl Worker {
 
 /// CPU time of the processes that read the files of others, in ns.
 fn cpu_ns(tracker: &Tracker) -> u64 {
-    tracker.symbolizer.cpu_ns() + tracker.unwinding.cpu_ns()
+    tracker.symbolizer.cpu_ns() + tracker.unwinding.cpu_ns() + tracker.patience.cpu_ns()
 }
 
 /// What naming takes: opening the files of others' processes, and the kernel's symbols, for which a program asks it, or its list.

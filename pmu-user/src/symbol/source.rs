@@ -12,6 +12,7 @@ use super::{
     child::{Identity, Why},
     open,
     perf_map::PerfMap,
+    whose::{Payer, Whose},
 };
 use crate::{
     drain::{SourceRow, Word, in_time},
@@ -31,11 +32,23 @@ pub(super) struct CodeSource {
     pub(super) unnamed: Vec<u64>,
     /// Has a sample hit it, so that its row is told?
     pub(super) told: bool,
+    /// Owners of processes that it was met in; none of a file of root's, which is the host's own.
+    pub(super) owners: Vec<Whose>,
 }
 
 impl CodeSource {
     pub(super) fn new(kind: CodeSourceKind) -> Self {
-        Self { kind, wanted: HashMap::new(), unnamed: Vec::new(), told: false }
+        Self { kind, wanted: HashMap::new(), unnamed: Vec::new(), told: false, owners: Vec::new() }
+    }
+
+    /// The same, met in a process of this owner.
+    pub(super) fn of(kind: CodeSourceKind, payer: &Payer) -> Self {
+        Self { owners: payer.iter().cloned().collect(), ..Self::new(kind) }
+    }
+
+    /// Who pays for it: the first who met it.
+    pub(super) fn payer(&self) -> Payer {
+        self.owners.first().cloned()
     }
 
     /// What is told of it before its code has names.
@@ -56,8 +69,16 @@ impl CodeSource {
             source,
             path,
             build_id,
-            unnamed: self.why_not().unwrap_or(in_time::NOT_YET).to_owned(),
+            unnamed: self.with_owner(self.why_not().unwrap_or(in_time::NOT_YET)),
             loaded,
+        }
+    }
+
+    /// Why it has no names, with whose file it is where another one of the same owner is the reason.
+    pub(super) fn with_owner(&self, why: &str) -> String {
+        match self.payer() {
+            Some(whose) if why == Why::Greedy.text() => format!("{why} ({})", whose.in_words()),
+            _ => why.to_owned(),
         }
     }
 

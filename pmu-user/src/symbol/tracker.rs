@@ -26,6 +26,7 @@ use super::{
     open::Patience,
     processes::{FILES_AHEAD_MAX, Processes, UNMAPPED},
     source::{CodeSource, CodeSourceKind},
+    whose::Room,
 };
 use crate::{
     drain::{At, CodeRow, CodeStackRow, HotRow, Located, Name, OffCpuStackRow, StackRow, in_time},
@@ -45,7 +46,7 @@ pub(super) const VDSO: u32 = At::KERNEL + 1;
 pub(super) struct Tracker {
     pub(super) processes: Processes,
     pub(super) listening: Listening,
-    patience: Patience,
+    pub(super) patience: Patience,
     pub(super) symbolizer: Symbolizer,
     pub(super) naming: Arc<Naming>,
     /// Sources of 32-bit vDSOs, by what they hold.
@@ -62,8 +63,9 @@ pub(super) struct Tracker {
     jit_dumps: JitDumps,
     /// Sources of code of which nothing is known, by the reason.
     nowhere: HashMap<&'static str, u32>,
-    /// Instructions that names are wanted for.
-    wanted: usize,
+    /// Room for sources, and for instructions that names are wanted for.
+    room: Room,
+    wanted: Room,
     /// Are names looked up as the run goes?
     names_as_it_goes: bool,
     /// Names that were, and were not told yet.
@@ -91,7 +93,8 @@ impl Tracker {
             perf_maps: HashMap::new(),
             jit_dumps: JitDumps::new(),
             nowhere: HashMap::new(),
-            wanted: 0,
+            room: Room::new(SOURCES_MAX),
+            wanted: Room::new(WANTED_MAX),
             names_as_it_goes: false,
             named: Vec::new(),
             frames_max: frames::followed_max(),
@@ -160,6 +163,7 @@ impl Tracker {
 
     /// A process begins as a copy of `parent`.
     pub(super) fn fork(&mut self, parent: u32, child: u32, at_ns: u64) {
+        self.patience.forget(child);
         let map = self.processes.fork(parent, child, at_ns, |tgid| read(&mut self.patience, tgid).ok());
         self.open_ahead(map.as_deref());
     }
@@ -308,17 +312,13 @@ impl Tracker {
             located.sources.push(source.row(at.source));
         }
         if source.may_name() {
-            let room = self.wanted < WANTED_MAX;
-            match source.wanted.get_mut(&at.offset) {
-                Some(wanted) => *wanted += samples,
-                None if room => {
-                    source.wanted.insert(at.offset, samples);
-                    self.wanted += 1;
-                    if self.names_as_it_goes {
-                        source.unnamed.push(at.offset);
-                    }
+            if let Some(wanted) = source.wanted.get_mut(&at.offset) {
+                *wanted += samples;
+            } else if self.wanted.take(&source.payer()) {
+                source.wanted.insert(at.offset, samples);
+                if self.names_as_it_goes {
+                    source.unnamed.push(at.offset);
                 }
-                None => {}
             }
         }
     }

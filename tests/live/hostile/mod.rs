@@ -1,6 +1,7 @@
 //! What a process without any rights can do to the pmbpf of root that samples it: nothing but lose its own names.
 
 mod libraries;
+mod neighbours;
 
 use std::{
     fs,

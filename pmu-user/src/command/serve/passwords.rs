@@ -14,12 +14,13 @@ use std::{
     time::{Duration, Instant},
 };
 
+use sha2::{Digest as _, Sha256};
 use tokio::sync::oneshot;
 
-use super::{
-    places::Address,
-    web::{Hash, sha256},
-};
+use super::places::Address;
+
+/// What is known of a secret: SHA-256 of it.
+pub(super) type Hash = [u8; 32];
 
 /// Checks that wait at a time, those of all addresses together.
 const WAITING_MAX: usize = 64;
@@ -209,4 +210,8 @@ impl State {
 fn digest(salt: &Hash, credentials: &Credentials) -> Hash {
     let hash = credentials.hash.as_bytes();
     sha256(&[salt.as_slice(), &sha256(hash), credentials.password.as_bytes()].concat())
+}
+
+pub(super) fn sha256(bytes: &[u8]) -> Hash {
+    Sha256::digest(bytes).into()
 }

@@ -14,11 +14,10 @@ use std::{
 use anyhow::{Context as _, bail};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use rustls::ServerConfig;
-use sha2::{Digest as _, Sha256};
 use yaml_rust2::Yaml;
 
 use super::{
-    passwords::Credentials,
+    passwords::{Credentials, Hash, sha256},
     tls::{self, Files},
 };
 use crate::file;
@@ -28,9 +27,6 @@ const BYTES_MAX: u64 = 1 << 20;
 
 /// The highest cost of a bcrypt hash: a second or so for each check.
 const COST_MAX: u32 = 14;
-
-/// What is known of a secret: SHA-256 of it.
-pub(super) type Hash = [u8; 32];
 
 /// Who may ask, and how.
 #[derive(Debug, Default)]
@@ -235,10 +231,6 @@ fn entries<'a>(value: &'a Yaml, what: &str) -> impl Iterator<Item = anyhow::Resu
 
 fn string<'a>(value: &'a Yaml, what: &str) -> anyhow::Result<&'a str> {
     value.as_str().with_context(|| format!("{what} is no text"))
-}
-
-pub(super) fn sha256(bytes: &[u8]) -> Hash {
-    Sha256::digest(bytes).into()
 }
 
 /// 64 hexadecimal digits.

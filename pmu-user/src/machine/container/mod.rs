@@ -2,11 +2,14 @@
 //! keep, the cheapest and least sensitive first, and never from a socket. Of files that hold a container's environment only the named
 //! fields are read.
 
+mod claims;
 mod conmon;
 mod docker;
 mod file;
 mod follow;
+mod known;
 mod kubelet;
+mod monitors;
 mod name;
 mod oci;
 mod only_v1;
@@ -18,14 +21,24 @@ mod tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::Path,
+    path::{Path, PathBuf},
+    time::Duration,
 };
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::path::system_unit;
-use self::path::{ById, Place};
-pub use self::{follow::Follow, resolve::resolve};
+pub(crate) use self::path::{system_unit, tenant};
+use self::{
+    claims::{MOUNTS, ROOT},
+    conmon::Named,
+    known::{Known, NAME_BYTES_MAX},
+    path::{ById, Place},
+};
+pub use self::{
+    follow::Follow,
+    monitors::{Monitors, SUBCOMMAND as MONITORS, serve as serve_monitors},
+    resolve::resolve,
+};
 use crate::{named::named, untrusted::Untrusted};
 
 named! {
@@ -77,12 +90,8 @@ pub struct Container {
     pub is_infrastructure: bool,
 }
 
-/// Bytes of a name that a runtime's file or a process has: those of Kubernetes are at most 253 long.
-const NAME_BYTES_MAX: usize = 256;
-/// Bytes of the name of an image, with its registry, tag and digest.
-const IMAGE_BYTES_MAX: usize = 512;
-/// Bytes of a cgroup's path that the kernel takes (PATH_MAX).
-const PATH_BYTES_MAX: usize = 4096;
+/// How long command lines of conmon are waited for where counting has not begun.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Digits of an id that stand for a container.
 const SHORT_ID_DIGITS: usize = 12;
@@ -204,56 +213,16 @@ impl Identity {
     }
 }
 
-/// What a source knows of a container.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Known {
-    runtime: Option<Runtime>,
-    name: Option<Untrusted>,
-    image: Option<Untrusted>,
-    pod: Pod,
-    is_infrastructure: bool,
-    /// Its cgroup, where the path does not say whose that is.
-    cgroup: Option<Untrusted>,
-}
-
-impl Known {
-    /// The same with names of a length that every row and series may have.
-    fn bounded(self) -> Self {
-        let name = |name: Option<Untrusted>| name.map(|name| name.bounded(NAME_BYTES_MAX));
-        let Pod { name: pod, namespace, uid } = self.pod;
-        Self {
-            name: name(self.name),
-            image: self.image.map(|image| image.bounded(IMAGE_BYTES_MAX)),
-            pod: Pod { name: name(pod), namespace: name(namespace), uid: name(uid) },
-            cgroup: self.cgroup.filter(|path| path.as_bytes().len() <= PATH_BYTES_MAX),
-            ..self
-        }
-    }
-
-    /// Adds what another source knows, which is asked only for what is not known yet.
-    fn add(&mut self, other: Self) {
-        fn first<T>(known: &mut Option<T>, other: Option<T>) {
-            if known.is_none() {
-                *known = other;
-            }
-        }
-        first(&mut self.runtime, other.runtime);
-        first(&mut self.name, other.name);
-        first(&mut self.image, other.image);
-        first(&mut self.pod.name, other.pod.name);
-        first(&mut self.pod.namespace, other.pod.namespace);
-        first(&mut self.pod.uid, other.pod.uid);
-        first(&mut self.cgroup, other.cgroup);
-        self.is_infrastructure |= other.is_infrastructure;
-    }
-}
-
 /// Names of containers, as files had them when they were read.
 #[derive(Clone, Debug, Default)]
 pub struct Containers {
     by_id: BTreeMap<String, Known>,
     /// Ids by cgroup, where its path does not have it.
     by_cgroup: BTreeMap<Untrusted, String>,
+    /// What conmon's command lines say: by the container's id, each with who says it.
+    by_monitor: BTreeMap<String, Vec<Named>>,
+    /// Where cgroups may be mounted.
+    mounts: Vec<PathBuf>,
     /// Pods by their uid: what names one container of a pod names them all.
     pods: BTreeMap<String, Pod>,
     /// Sources that may not be read, and what would help.
@@ -267,7 +236,8 @@ impl Containers {
     /// Reads the files that runtimes keep below `root` (`/` for this host). What may not be read is told by [`Containers::unread`].
     #[must_use]
     pub fn read(root: &Path) -> Self {
-        let mut containers = Self::default();
+        let mounts = MOUNTS.iter().map(|mount| root.join(mount)).collect();
+        let mut containers = Self { mounts, ..Self::default() };
         // Whoever comes first is believed: what everybody may read before what needs rights.
         [kubelet::read, podman::read, docker::read, oci::read]
             .into_iter()
@@ -275,12 +245,20 @@ impl Containers {
         containers
     }
 
-    /// Reads the same, and the command lines of all processes: conmon's have names that no file has, and looking for it takes as long as
-    /// there are processes.
+    /// Reads the same, and the command lines of conmon, which have names that no file has. A process that does not answer is waited for
+    /// at most so long, once.
     #[must_use]
     pub fn read_with_processes(root: &Path) -> Self {
+        Self::read_beside(root, &Monitors::new(root), PATIENCE)
+    }
+
+    /// The same with what is read beside, which is waited for at most so long.
+    #[must_use]
+    pub fn read_beside(root: &Path, monitors: &Monitors, patience: Duration) -> Self {
         let mut containers = Self::read(root);
-        containers.take(conmon::read(root));
+        for named in monitors.look(patience) {
+            containers.by_monitor.entry(named.id.clone()).or_default().push(named);
+        }
         containers
     }
 
@@ -318,7 +296,13 @@ impl Containers {
     /// Whose the cgroup at `path` is.
     #[must_use]
     pub fn identity(&self, path: &Untrusted) -> Identity {
-        let place = Place::of(path);
+        let mut place = Place::of(path);
+        let maker = self.maker(path, &place);
+        if maker != ROOT {
+            // Of what runtimes and schedulers of the system made, none is below a cgroup of a user.
+            (place.pod_uid, place.job) = (None, None);
+            place.container = place.container.filter(|found| self.is_of_user(found));
+        }
         let by_cgroup = || {
             let above = super::cgroup::ancestors(path.as_bytes());
             let mut paths = std::iter::once(path.as_bytes()).chain(above);
@@ -326,7 +310,8 @@ impl Containers {
             Some(ById { runtime: None, id: id.clone(), name: None, watches: false, end: own.len() })
         };
         let of_path = place.container.or_else(by_cgroup);
-        let known = of_path.as_ref().and_then(|found| self.by_id.get(&found.id));
+        let known = of_path.as_ref().map(|found| self.known(found, path, maker));
+        let known = known.as_ref();
         let inside =
             of_path.as_ref().map(|found| &path.as_bytes()[found.end..]).filter(|rest| !rest.is_empty());
         let inside = inside.map(Untrusted::new);

@@ -81,6 +81,24 @@ pub(crate) fn system_unit(path: &Untrusted) -> Option<(&str, usize)> {
     (is_unit(component, is_last) && is_whole).then_some((component, end))
 }
 
+/// The cgroup that a path is of as a part of a host that its owner has for itself, and whether that is a container, a pod or a user's slice, all of
+/// which is one owner's; else it is a unit of the system's manager. The outermost one: what is below it, its owner made.
+pub(crate) fn tenant(path: &str) -> Option<(&str, bool)> {
+    let components = components(path.as_bytes());
+    let own = components.iter().enumerate().find_map(|(at, &(end, component))| {
+        let above = at.checked_sub(1).map_or("", |above| components[above].1);
+        let is_user =
+            above == "user.slice" && component.starts_with("user-") && component.ends_with(".slice");
+        let is_container = || container(component, above).is_some_and(|container| !container.watches);
+        (is_user || is_container() || pod_uid(component).is_some()).then_some(end)
+    });
+    if let Some(end) = own {
+        return path.get(..end).map(|own| (own, true));
+    }
+    let (_, end) = system_unit(&Untrusted::from(path)).map(|(name, end)| (name.len(), end))?;
+    path.get(..end).map(|own| (own, false))
+}
+
 /// Components of a path, each with where it ends; those that are no UTF-8 are no runtime's.
 fn components(path: &[u8]) -> Vec<(usize, &str)> {
     let mut end = 0;

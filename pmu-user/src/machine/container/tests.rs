@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Container, Containers, Identity, Known, Pod, Runtime};
+use super::{Container, Containers, Identity, Known, Pod, Runtime, conmon};
 use crate::untrusted::Untrusted;
 
 const ID: &str = "3a2533d5a3153bff08b9e63172bdab655578091176a41dd27fdadfc7176073d4";
@@ -242,14 +242,65 @@ fn names_have_a_length_whichever_file_they_are_of() {
         ],
     );
     let containers = tree.read();
-    assert_eq!(containers.by_id.len(), 3);
-    for known in containers.by_id.values() {
+    let monitored = containers.by_monitor.values().flatten().map(conmon::Named::known);
+    let all: Vec<Known> = containers.by_id.values().cloned().chain(monitored).collect();
+    assert_eq!(all.len(), 3);
+    for known in &all {
         let Known { name, image, pod, .. } = known;
         for name in [name, image, &pod.name, &pod.namespace, &pod.uid].into_iter().flatten() {
             assert!(name.as_bytes().len() <= 512 && name.terminal().contains("…#"), "{name:?}");
         }
         assert!(name.is_some());
     }
+}
+
+/// A monitor of a container, started by a user, in a cgroup.
+fn monitor(tree: &Tree, pid: u32, user: u32, (id, name, cgroup): (&str, &str, &str)) {
+    tree.write(&format!("proc/{pid}/comm"), b"conmon\n");
+    tree.write(&format!("proc/{pid}/status"), format!("Uid:\t{user}\t0\t0\t0\n").as_bytes());
+    tree.write(&format!("proc/{pid}/cgroup"), format!("0::{cgroup}\n").as_bytes());
+    tree.write(&format!("proc/{pid}/cmdline"), format!("conmon\0-c\0{id}\0-n\0{name}\0").as_bytes());
+}
+
+#[test]
+fn a_container_is_what_its_owner_says_and_no_other_user() {
+    let docker = format!("var/lib/docker/containers/{ID}/config.v2.json");
+    let pod = format!("kubepods-pod{}.slice", UID.replace('-', "_"));
+    let scopes = [
+        format!("sys/fs/cgroup/system.slice/docker-{ID}.scope"),
+        format!("sys/fs/cgroup/delegated/docker-{ID}.scope"),
+        format!("sys/fs/cgroup/delegated/own/libpod-{OTHER}.scope"),
+        format!("sys/fs/cgroup/delegated/{pod}/x"),
+    ];
+    let tree = Tree::new("impostor", &[(&docker, r#"{"Name":"/web","Config":{"Image":"nginx"}}"#)]);
+    for scope in &scopes {
+        fs::create_dir_all(tree.0.join(scope)).unwrap();
+    }
+    // As a user's manager gets one: the folder is the user's, what is above it root's.
+    if std::os::unix::fs::chown(tree.0.join("sys/fs/cgroup/delegated"), Some(65_534), None).is_err() {
+        return;
+    }
+    monitor(&tree, 7, 65_534, (ID, "x-infra", "/"));
+    monitor(&tree, 8, 65_534, (OTHER, "mine", "/"));
+    monitor(&tree, 9, 1000, (OTHER, "lie", "/"));
+    let identity = |scope: &str| tree.identity(scope.strip_prefix("sys/fs/cgroup").unwrap());
+    let real = identity(&scopes[0]).container.unwrap();
+    assert_eq!(real, container(Runtime::Docker, ID, "web", Some("nginx")), "x-infra is another user's word");
+    assert_eq!(identity(&scopes[1]).container, None, "its place is a user's, its id the system's");
+    assert_eq!(identity(&scopes[2]).container.unwrap().name, Some("mine".into()));
+    assert_eq!(identity(&scopes[3]).pod, None);
+}
+
+#[test]
+fn a_monitor_in_a_container_names_those_in_that_container() {
+    let outer = format!("/docker/{ID}");
+    let tree = Tree::new("nested", &[]);
+    monitor(&tree, 7, 0, (OTHER, "inner", &format!("{outer}/init")));
+    let name = |path: &str| tree.identity(path).container.unwrap().name;
+    assert_eq!(name(&format!("{outer}/libpod-{OTHER}.scope")), Some("inner".into()));
+    assert_eq!(name(&format!("/machine.slice/libpod-{OTHER}.scope")), None, "that is another container");
+    monitor(&tree, 8, 0, (OTHER, "outer", &format!("/machine.slice/libpod-conmon-{OTHER}.scope")));
+    assert_eq!(name(&format!("/machine.slice/libpod-{OTHER}.scope")), Some("outer".into()));
 }
 
 #[test]

@@ -7,7 +7,8 @@ use crate::{
     untrusted::{Untrusted, bounded},
 };
 
-/// Bytes of a target's name, which every one of its series has, and of another label.
+/// Bytes of a part of a target's name as it is shown, of all of the name, which every one of its series has, and of another label.
+const PART_BYTES_MAX: usize = 256;
 const NAME_BYTES_MAX: usize = 512;
 const LABEL_BYTES_MAX: usize = 1024;
 
@@ -39,15 +40,19 @@ fn of_identity(identity: &Identity) -> Option<String> {
 }
 
 fn of_pod(pod: &Pod) -> Option<String> {
-    Some(format!("k8s:{}/{}", pod.namespace.as_ref()?.terminal(), pod.name.as_ref()?.terminal()))
+    Some(format!("k8s:{}/{}", part(pod.namespace.as_ref()?), part(pod.name.as_ref()?)))
 }
 
 fn of_container(container: &Container, pod: Option<String>) -> String {
-    let name = container.name.as_ref().map(|name| name.terminal().into_owned());
+    let name = container.name.as_ref().map(part);
     if let (Some(pod), Some(name)) = (pod, &name) {
         return format!("{pod}/{name}");
     }
     format!("{}:{}", container.prefix(), name.unwrap_or_else(|| container.short_id()))
+}
+
+fn part(name: &Untrusted) -> String {
+    bounded(name.terminal().into_owned(), PART_BYTES_MAX)
 }
 
 /// What is known of a target, as labels of its `pmbpf_target_info`.

@@ -42,13 +42,14 @@ pub(super) use self::{
     dwarf::without_lines,
     wire::{
         ADDRESSES_MAX, End, FRAMES_MAX, Held, Identity, Mapped, Request, STACKS_MAX, Start, Unwound, Why,
+        receive, send,
     },
 };
 use self::{
     clock::{LOOK, Watched},
-    wire::{Answer, Found, SEGMENTS_MAX, receive, send},
+    wire::{Answer, Found, SEGMENTS_MAX},
 };
-use super::progress::Naming;
+use super::{progress::Naming, whose::Whose};
 use crate::{
     drain::Code,
     machine::{duration_ns, stat::after_name},
@@ -60,8 +61,10 @@ pub(super) type Codes = HashMap<u64, Result<Code, Why>>;
 /// The hidden subcommand.
 pub const SUBCOMMAND: &str = "__symbolize";
 
-/// Times that the process is started. Whoever crashes it this often keeps it down.
-const STARTS_MAX: u32 = 64;
+/// Times that the files of one owner may end the process; after that it is asked for none of them.
+const FAILURES_EACH: u32 = 8;
+/// Times that the process is started in all.
+const STARTS_MAX: u32 = 4096;
 
 /// How often to look at it.
 const POLL: Timespec = Timespec { tv_sec: 0, tv_nsec: LOOK.as_nanos() as i64 };
@@ -75,6 +78,10 @@ const USER_FIELD: usize = 11;
 pub(super) struct Symbolizer {
     running: Option<Running>,
     starts: u32,
+    /// Whose file it is asked for next; nothing where that is the host's own.
+    payer: Option<Whose>,
+    /// How often files of each owner have ended it.
+    failures: HashMap<Whose, u32>,
     /// CPU time of processes that have ended.
     past_cpu_ns: u64,
     /// What deadlines are read on.
@@ -110,6 +117,12 @@ impl Symbolizer {
     /// Is a deadline over, or is it to stop?
     pub(super) fn is_over(&self, deadline: Deadline) -> bool {
         self.naming.is_stopped() || self.clock.is_over(deadline)
+    }
+
+    /// What is asked from now on is about a file of one of these owners, of whom that one pays which has most left; of the host where there is none.
+    pub(super) fn charge(&mut self, owners: &[Whose]) {
+        let failures = |whose: &&Whose| self.failures.get(*whose).copied().unwrap_or(0);
+        self.payer = owners.iter().min_by_key(failures).cloned();
     }
 
     /// Who an ELF file is.
@@ -234,6 +247,10 @@ impl Symbolizer {
         bytes: &[&[u8]],
         deadline: Deadline,
     ) -> Result<Found, Why> {
+        let failures = |whose: &Whose| self.failures.get(whose).copied().unwrap_or(0);
+        if self.payer.as_ref().is_some_and(|whose| failures(whose) >= FAILURES_EACH) {
+            return Err(Why::Greedy);
+        }
         if self.running.is_none() {
             self.running = Some(self.start()?);
         }
@@ -248,6 +265,11 @@ impl Symbolizer {
             Err(why) => {
                 self.clock = watched.so_far();
                 self.end();
+                // A file that takes long to name has its time; before it is known what it is, that is the time of all.
+                let is_failure = why == Why::Crashed || matches!(request, Request::Identify);
+                if let Some(whose) = self.payer.as_ref().filter(|_| is_failure) {
+                    *self.failures.entry(whose.clone()).or_default() += 1;
+                }
                 Err(why)
             }
         }
@@ -274,7 +296,7 @@ impl Symbolizer {
 }
 
 /// Waits for the end of a process that was killed. One that is blocked in the kernel ends when what it reads comes; it is left behind.
-fn reap(mut process: Child) {
+pub(super) fn reap(mut process: Child) {
     let (stat, mut looks) = (format!("/proc/{}/stat", process.id()), 0);
     while let Ok(None) = process.try_wait()
         && looks < LOOKS_MAX

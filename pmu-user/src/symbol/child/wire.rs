@@ -189,6 +189,8 @@ pub(in crate::symbol) enum Why {
     NoTime,
     /// The symbolizer process cannot be started.
     NoProcess,
+    /// Files of its owner have ended the process too often.
+    Greedy,
 }
 
 impl Why {
@@ -212,12 +214,17 @@ impl Why {
             Self::Slow => in_time::SLOW,
             Self::NoTime => in_time::NO_TIME,
             Self::NoProcess => "names: their process cannot be started",
+            Self::Greedy => "names: its owner's files crashed or hung their reader too often",
         }
     }
 }
 
 /// Sends a value, with files.
-pub(super) fn send<T: Serialize>(stream: &mut UnixStream, value: &T, files: &[&File]) -> io::Result<()> {
+pub(in crate::symbol) fn send<T: Serialize>(
+    stream: &mut UnixStream,
+    value: &T,
+    files: &[&File],
+) -> io::Result<()> {
     let body = serde_json::to_vec(value)?;
     let length = u32::try_from(body.len()).map_err(io::Error::other)?.to_le_bytes();
     let descriptors: Vec<_> = files.iter().map(|file| file.as_fd()).collect();
@@ -243,7 +250,7 @@ pub(super) fn receive_bytes(stream: &mut UnixStream, starts: &[Start]) -> io::Re
 }
 
 /// Receives a value, with files; `None` at the end of the stream. `before` is called before every wait.
-pub(super) fn receive<T: DeserializeOwned>(
+pub(in crate::symbol) fn receive<T: DeserializeOwned>(
     stream: &mut UnixStream,
     before: impl Fn(&UnixStream) -> io::Result<()>,
 ) -> io::Result<Option<(T, Vec<File>)>> {

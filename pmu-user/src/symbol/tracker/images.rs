@@ -1,17 +1,20 @@
 //! Opens mapped files, each once, and finds out who they are.
 
-use std::{path::Path, time::Duration};
+use std::{collections::HashMap, time::Duration};
 
-use super::{SOURCES_MAX, Tracker};
+use super::Tracker;
 use crate::symbol::{
     address_map::{FileId, Region},
     child::{Identity, Why},
-    open,
-    source::{CodeSource, CodeSourceKind, Image, debug_beside},
+    open::{Ask, AskedPath, Given},
+    source::{CodeSource, CodeSourceKind, Image},
+    whose::{Payer, Whose},
 };
 
 /// Files kept open at a time.
 const FILES_MAX: usize = 1024;
+/// Owners of processes with a file that are kept.
+const OWNERS_MAX: usize = 4;
 /// How often a file is opened anew that could not be opened: another process may still show it.
 const OPENINGS_MAX: u8 = 8;
 /// How long finding out who a file is may take.
@@ -27,19 +30,28 @@ impl Tracker {
         region: &Region,
         file: FileId,
     ) -> Option<u32> {
+        let whose = self.patience.whose(&self.processes.kin(tgid));
         if let Some(&known) = self.files.get(&file) {
             self.open_again(known, tgid, of, region);
+            let owners = &mut self.sources[known as usize].owners;
+            // A file of root's has none.
+            if !owners.is_empty() && owners.len() < OWNERS_MAX && !owners.contains(&whose) {
+                owners.push(whose);
+            }
             return Some(known);
         }
-        if self.sources.len() >= SOURCES_MAX || !self.has_room() {
+        if !self.has_room(&whose) {
+            return None;
+        }
+        let (image, payer) = self.open_image(tgid, of, region);
+        if !self.room.take(&payer) {
             return None;
         }
         let number = self.sources.len() as u32;
-        let image = self.open_image(tgid, of, region);
         if image.file.is_ok() {
             self.open.push_back(number);
         }
-        self.sources.push(CodeSource::new(CodeSourceKind::File(image)));
+        self.sources.push(CodeSource::of(CodeSourceKind::File(image), &payer));
         self.files.insert(file, number);
         Some(number)
     }
@@ -51,23 +63,26 @@ impl Tracker {
         else {
             return;
         };
-        if openings >= OPENINGS_MAX || !self.has_room() {
+        let whose = self.patience.whose(&self.processes.kin(tgid));
+        if openings >= OPENINGS_MAX || !self.has_room(&whose) {
             return;
         }
-        let image = self.open_image(tgid, of, region);
+        let (image, payer) = self.open_image(tgid, of, region);
         if image.file.is_ok() {
             self.open.push_back(number);
         }
+        self.sources[number as usize].owners = payer.into_iter().collect();
         self.sources[number as usize].kind = CodeSourceKind::File(Image { openings: openings + 1, ..image });
     }
 
-    /// Is there room for another file, perhaps because one that no sample hit is given up?
-    fn has_room(&mut self) -> bool {
+    /// Is there room for another file of an owner, perhaps because one that no sample hit is given up, or one of an owner who has more?
+    fn has_room(&mut self, whose: &Whose) -> bool {
         if self.open.len() < FILES_MAX {
             return true;
         }
         let unwanted = |number: &u32| self.sources[*number as usize].wanted.is_empty();
-        let Some(index) = self.open.iter().position(unwanted) else { return false };
+        let index = self.open.iter().position(unwanted).or_else(|| self.oldest_of_greediest(whose));
+        let Some(index) = index else { return false };
         let Some(number) = self.open.remove(index) else { return false };
         self.files.retain(|_, known| *known != number);
         if let CodeSourceKind::File(image) = &mut self.sources[number as usize].kind {
@@ -75,6 +90,18 @@ impl Tracker {
             image.debug = None;
         }
         true
+    }
+
+    /// The file that was opened first of the owner who has the most, if that is more than another has; the host's own stay.
+    fn oldest_of_greediest(&self, than: &Whose) -> Option<usize> {
+        let payers: Vec<Payer> =
+            self.open.iter().map(|number| self.sources[*number as usize].payer()).collect();
+        let mut counts: HashMap<&Whose, usize> = HashMap::new();
+        payers.iter().flatten().for_each(|whose| *counts.entry(whose).or_default() += 1);
+        let own = counts.get(than).copied().unwrap_or(0);
+        let (greediest, most) = counts.into_iter().max_by_key(|(_, count)| *count)?;
+        let index = payers.iter().position(|payer| payer.as_ref() == Some(greediest));
+        index.filter(|_| most > own + 1)
     }
 
     /// The source of names for code in a file that is not a program: the map of the JIT that made it. `None` if there is none, and the file
@@ -98,7 +125,8 @@ impl Tracker {
         (is_memory || is_there).then_some(map)
     }
 
-    fn open_image(&mut self, tgid: u32, of: u32, region: &Region) -> Image {
+    /// A file, and who pays for it.
+    fn open_image(&mut self, tgid: u32, of: u32, region: &Region) -> (Image, Payer) {
         let mut image = Image {
             path: region.path.clone(),
             file: Err(Why::Unreadable),
@@ -106,17 +134,17 @@ impl Tracker {
             debug: None,
             openings: 1,
         };
-        let (wanted, kin) = (region.clone(), self.processes.kin(tgid));
-        let opened = self.patience.call(move || {
-            let whose =
-                wanted.open(of).or_else(|error| if tgid == of { Err(error) } else { wanted.open(tgid) });
-            whose.or_else(|_| wanted.open_elsewhere(&kin)).ok()
-        });
-        let file = match opened {
+        let kin = self.processes.kin(tgid);
+        let whose = self.patience.whose(&kin);
+        let ask = Ask::Mapped { region: region.clone(), of, tgid, kin };
+        let file = match self.patience.call((&whose, tgid), ask, &[]) {
             None => Err(Why::Slow),
-            Some(None) => Err(Why::Unreadable),
-            Some(Some(file)) => Ok(file),
+            Some(Ok(Given::File(opened))) => Ok(opened),
+            Some(_) => Err(Why::Unreadable),
         };
+        let payer = if file.as_ref().is_ok_and(|opened| opened.is_of_root) { None } else { Some(whose) };
+        let file = file.map(|opened| opened.file);
+        self.symbolizer.charge(payer.as_slice());
         let identity = file.as_ref().map_err(|why| *why).and_then(|file| {
             let until = self.symbolizer.within(IDENTIFYING);
             self.symbolizer.identify(file, until)
@@ -130,13 +158,16 @@ impl Tracker {
             // What cannot even be identified is not asked for names.
             Err(why) => image.file = Err(why),
         }
-        image
+        (image, payer)
     }
 
     fn debug_beside(&mut self, tgid: u32, region: &Region, image: &Image) -> Option<std::fs::File> {
         let link = image.identity.debug_link.clone()?;
-        let path = region.path.clone();
-        let beside = move || debug_beside(&open::root_of(tgid).ok()?, Path::new(&path.to_path()), &link);
-        self.patience.call(beside)?
+        let whose = self.patience.whose(&self.processes.kin(tgid));
+        let ask = Ask::DebugBeside { tgid, path: AskedPath(region.path.clone()), link };
+        match self.patience.call((&whose, tgid), ask, &[])? {
+            Ok(Given::File(opened)) => Some(opened.file),
+            _ => None,
+        }
     }
 }

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use super::{SOURCES_MAX, Tracker};
+use super::Tracker;
 use crate::{
     drain::At,
     symbol::{
@@ -15,6 +15,7 @@ use crate::{
         address_map::Region,
         calls,
         child::{ADDRESSES_MAX, Held},
+        open::{Ask, Given},
         perf_map::PerfMap,
         source::{CodeSource, CodeSourceKind},
     },
@@ -48,17 +49,20 @@ impl Tracker {
         }
         let program =
             (tgid, self.processes.begun(tgid, region.since_ns.max(self.processes.begun(tgid, u64::MAX))));
-        if self.jit_dumps.contains_key(&program)
-            || self.jit_dumps.len() >= DUMPS_MAX
-            || self.sources.len() >= SOURCES_MAX
-        {
+        if self.jit_dumps.contains_key(&program) || self.jit_dumps.len() >= DUMPS_MAX {
             return;
         }
-        let (wanted, kin) = (region.clone(), self.processes.kin(tgid));
-        let open = move || wanted.open(tgid).or_else(|_| wanted.open_elsewhere(&kin)).ok();
-        let Some(Some(file)) = self.patience.call(open) else { return };
+        let kin = self.processes.kin(tgid);
+        let whose = self.patience.whose(&kin);
+        let ask = Ask::Mapped { region: region.clone(), of: tgid, tgid, kin };
+        let Some(Ok(Given::File(opened))) = self.patience.call((&whose, tgid), ask, &[]) else { return };
+        let payer = Some(whose);
+        if !self.room.take(&payer) {
+            return;
+        }
         let source = self.sources.len() as u32;
-        self.sources.push(CodeSource::new(CodeSourceKind::JitDump(file, region.path.clone())));
+        let dump = CodeSourceKind::JitDump(opened.file, region.path.clone());
+        self.sources.push(CodeSource::of(dump, &payer));
         self.jit_dumps.insert(program, JitDump { source, bytes: 0, held: HashMap::new() });
     }
 
@@ -97,16 +101,21 @@ impl Tracker {
     }
 
     fn ask_jit_dump(&mut self, program: (u32, u64), addresses: &BTreeSet<u64>) {
-        let Self { jit_dumps, sources, symbolizer, .. } = self;
+        let whose = self.patience.whose(&self.processes.kin(program.0));
+        let Self { jit_dumps, sources, symbolizer, patience, .. } = self;
         let Some(dump) = jit_dumps.get_mut(&program) else { return };
         let CodeSourceKind::JitDump(file, _) = &sources[dump.source as usize].kind else { return };
-        let bytes = file.metadata().map_or(0, |metadata| metadata.len());
+        let bytes = match patience.call((&whose, program.0), Ask::Size, &[file]) {
+            Some(Ok(Given::Size(bytes))) => bytes,
+            _ => return,
+        };
         if bytes != dump.bytes || dump.held.len() > HELD_MAX {
             dump.held.clear();
             dump.bytes = bytes;
         }
         let new: Vec<u64> =
             addresses.iter().copied().filter(|address| !dump.held.contains_key(address)).collect();
+        symbolizer.charge(std::slice::from_ref(&whose));
         let until = symbolizer.within(PLACING);
         for some in new.chunks(ADDRESSES_MAX) {
             // What cannot be placed now is looked up by its address at the end.
@@ -131,10 +140,14 @@ impl Tracker {
         let program = (tgid, self.processes.begun(tgid, at_ns));
         let number = match self.perf_maps.get(&program) {
             Some(&number) => number,
-            None if self.sources.len() >= SOURCES_MAX => return None,
             None => {
+                let payer = Some(self.patience.whose(&self.processes.kin(tgid)));
+                if !self.room.take(&payer) {
+                    return None;
+                }
                 let number = self.sources.len() as u32;
-                self.sources.push(CodeSource::new(CodeSourceKind::PerfMap(PerfMap::of(program))));
+                let map = CodeSourceKind::PerfMap(PerfMap::of(program));
+                self.sources.push(CodeSource::of(map, &payer));
                 self.perf_maps.insert(program, number);
                 number
             }
@@ -156,8 +169,9 @@ impl Tracker {
         if self.processes.begun(tgid, u64::MAX) != begun_ns {
             return;
         }
-        if let Some(Some(found)) = self.patience.call(move || PerfMap::find(tgid)) {
-            map.found(found);
+        let whose = self.patience.whose(&self.processes.kin(tgid));
+        if let Some(Ok(Given::File(opened))) = self.patience.call((&whose, tgid), Ask::PerfMap(tgid), &[]) {
+            map.found((opened.file, opened.inode));
         }
     }
 

@@ -1,15 +1,14 @@
 //! What is mapped around an address of a process, or why that is not known.
 
-use std::io;
-
 use pmu_common::config::OUTSIDE;
+use rustix::io::Errno;
 
 use super::{Tracker, UNMAPPED};
 use crate::{
     drain::in_time,
     symbol::{
         address_map::{AddressMap, Region},
-        open::Patience,
+        open::{Ask, Given, Patience},
         processes::NotFound,
     },
 };
@@ -47,12 +46,13 @@ pub(super) fn read(patience: &mut Patience, tgid: u32) -> Result<AddressMap, &'s
     if tgid & OUTSIDE != 0 {
         return Err(OUTSIDE_OF_NAMESPACE);
     }
-    match patience.call(move || AddressMap::read(tgid)) {
+    let whose = patience.whose(&[tgid]);
+    match patience.call((&whose, tgid), Ask::AddressMap(tgid), &[]) {
         None => Err(in_time::SLOW_MAP),
-        Some(Ok(map)) => Ok(map),
-        Some(Err(error)) if error.kind() == io::ErrorKind::PermissionDenied => {
+        Some(Ok(Given::Bytes(text))) => Ok(AddressMap::parse(tgid, &text)),
+        Some(Err(Errno::ACCESS | Errno::PERM)) => {
             Err("its address map may not be read: CAP_SYS_PTRACE is missing")
         }
-        Some(Err(_)) => Err(GONE),
+        Some(_) => Err(GONE),
     }
 }

@@ -4,7 +4,6 @@
 use std::{
     fs::File,
     io::{self, Write as _},
-    os::unix::fs::FileExt as _,
 };
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
@@ -13,6 +12,7 @@ use super::{IDENTIFYING, SOURCES_MAX, Tracker};
 use crate::{
     symbol::{
         address_map::Region,
+        open::{Ask, Given},
         source::{CodeSource, CodeSourceKind, Image},
     },
     untrusted::Untrusted,
@@ -30,7 +30,12 @@ impl Tracker {
         if bytes > BYTES_MAX {
             return None;
         }
-        let content = self.patience.call(move || read(tgid, start, bytes).ok())??;
+        let whose = self.patience.whose(&self.processes.kin(tgid));
+        let Ok(Given::Bytes(content)) =
+            self.patience.call((&whose, tgid), Ask::Memory { tgid, start, bytes }, &[])?
+        else {
+            return None;
+        };
         if let Some(&known) = self.small_vdsos.get(&content) {
             return Some(known);
         }
@@ -38,22 +43,16 @@ impl Tracker {
             return None;
         }
         let file = in_memory(&content).ok()?;
+        self.symbolizer.charge(std::slice::from_ref(&whose));
         let until = self.symbolizer.within(IDENTIFYING);
         let identity = self.symbolizer.identify(&file, until).ok()?;
         let path = Untrusted::from("[vdso]");
         let number = self.sources.len() as u32;
         let image = Image { path, file: Ok(file), identity, debug: None, openings: 1 };
-        self.sources.push(CodeSource::new(CodeSourceKind::File(image)));
+        self.sources.push(CodeSource::of(CodeSourceKind::File(image), &Some(whose)));
         self.small_vdsos.insert(content, number);
         Some(number)
     }
-}
-
-/// Memory of a process. Needs the right to trace it.
-fn read(tgid: u32, start: u64, bytes: u64) -> io::Result<Vec<u8>> {
-    let mut content = vec![0; usize::try_from(bytes).map_err(io::Error::other)?];
-    File::open(format!("/proc/{tgid}/mem"))?.read_exact_at(&mut content, start)?;
-    Ok(content)
 }
 
 /// A file of our own with this content, which cannot change any more.

@@ -1,0 +1,55 @@
+//! What a source knows of a container, with names of a length that every row and series may have.
+
+use super::{Pod, Runtime};
+use crate::untrusted::Untrusted;
+
+/// Bytes of a name that a runtime's file or a process has: those of Kubernetes are at most 253 long.
+pub(super) const NAME_BYTES_MAX: usize = 256;
+/// Bytes of the name of an image, with its registry, tag and digest.
+const IMAGE_BYTES_MAX: usize = 512;
+/// Bytes of a cgroup's path that the kernel takes (PATH_MAX).
+const PATH_BYTES_MAX: usize = 4096;
+
+/// What a source knows of a container.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Known {
+    pub(super) runtime: Option<Runtime>,
+    pub(super) name: Option<Untrusted>,
+    pub(super) image: Option<Untrusted>,
+    pub(super) pod: Pod,
+    pub(super) is_infrastructure: bool,
+    /// Its cgroup, where the path does not say whose that is.
+    pub(super) cgroup: Option<Untrusted>,
+}
+
+impl Known {
+    /// The same with names of a length that every row and series may have.
+    pub(super) fn bounded(self) -> Self {
+        let name = |name: Option<Untrusted>| name.map(|name| name.bounded(NAME_BYTES_MAX));
+        let Pod { name: pod, namespace, uid } = self.pod;
+        Self {
+            name: name(self.name),
+            image: self.image.map(|image| image.bounded(IMAGE_BYTES_MAX)),
+            pod: Pod { name: name(pod), namespace: name(namespace), uid: name(uid) },
+            cgroup: self.cgroup.filter(|path| path.as_bytes().len() <= PATH_BYTES_MAX),
+            ..self
+        }
+    }
+
+    /// Adds what another source knows, which is asked only for what is not known yet.
+    pub(super) fn add(&mut self, other: Self) {
+        fn first<T>(known: &mut Option<T>, other: Option<T>) {
+            if known.is_none() {
+                *known = other;
+            }
+        }
+        first(&mut self.runtime, other.runtime);
+        first(&mut self.name, other.name);
+        first(&mut self.image, other.image);
+        first(&mut self.pod.name, other.pod.name);
+        first(&mut self.pod.namespace, other.pod.namespace);
+        first(&mut self.pod.uid, other.pod.uid);
+        first(&mut self.cgroup, other.cgroup);
+        self.is_infrastructure |= other.is_infrastructure;
+    }
+}

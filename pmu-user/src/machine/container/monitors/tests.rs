@@ -1,0 +1,45 @@
+//! What is read of processes that are called conmon, and in which order.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use super::{Line, Monitor, Monitors, Question, answer, in_turns};
+use crate::machine::testing::Tree;
+
+fn monitor(user: u32, pid: u32) -> Monitor {
+    Monitor { user, pid, begun: 5 }
+}
+
+/// A process that is called conmon, of a user.
+fn process(tree: &Tree, pid: u32, user: u32) {
+    let at = |name: &str| format!("proc/{pid}/{name}");
+    tree.write(&at("comm"), "conmon\n");
+    tree.write(&at("status"), &format!("Name:\tconmon\nUid:\t{user}\t0\t0\t0\n"));
+    tree.write(&at("stat"), &format!("{pid} (conmon) S {}\n", "5 ".repeat(30)));
+    tree.write(&at("cmdline"), &format!("conmon\0-c\0id{pid}\0-n\0name{pid}\0"));
+}
+
+#[test]
+fn users_take_turns_so_that_none_is_behind_all_processes_of_another() {
+    let all: BTreeSet<Monitor> = (1..=50).map(|pid| monitor(1000, pid)).chain([monitor(2000, 60)]).collect();
+    let order = in_turns(all.into_iter());
+    assert_eq!(order[..2], [monitor(1000, 1), monitor(2000, 60)]);
+}
+
+#[test]
+fn each_is_read_once_and_those_of_a_user_who_is_left_out_never() {
+    let tree = Tree::new(&[("proc/9/comm", "other\n"), ("proc/self", "")]);
+    (1..=3).for_each(|pid| process(&tree, pid, pid));
+    let question = Question { read: [monitor(1, 1)].into(), users_left_out: [2].into() };
+    let (mut there, mut read) = (0, Vec::new());
+    answer(&tree.root, &question, &mut |line| {
+        match line {
+            Line::There(all) => there = all.len(),
+            Line::Read(monitor, named) => read.push((monitor.pid, named.map(|named| (named.id, named.user)))),
+            Line::Reading(_) | Line::Done => {}
+        }
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!((there, read), (3, vec![(3, Some(("id3".to_owned(), 3)))]));
+    assert_eq!(Monitors::new(&tree.root).look(Duration::ZERO).len(), 3);
+}
