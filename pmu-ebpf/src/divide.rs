@@ -45,15 +45,16 @@ pub(crate) fn divide<A: Access>(task: Pointer, describe: impl FnOnce(&mut [u8]))
     // SAFETY: the lookup gave a live row, and only this CPU writes it while no program interrupts this one that does.
     let counts = unsafe { &mut *CPUS.get_ptr_mut(cpu)? };
     let key = task::process_key::<A>(task);
-    // SAFETY: the state is the running task's own.
-    unsafe {
-        let has_run = task::reading::<A>(task).cpu_time_ns != (*state).last.cpu_time_ns;
+    {
+        // SAFETY: the state is the running task's own, and nothing else looks at it here.
+        let state = unsafe { &mut *state };
+        let has_run = task::reading::<A>(task).cpu_time_ns != state.last.cpu_time_ns;
         // A launched command was nothing before; a sample may have given it a slot.
-        let is_new = (*state).slot == SLOT_UNRESOLVED && !has_run && owner::known(&key).is_none();
-        if (*state).flags & WAITS_FOR_EXEC != 0 || is_new {
+        let is_new = state.slot == SLOT_UNRESOLVED && !has_run && owner::known(&key).is_none();
+        if state.flags & WAITS_FOR_EXEC != 0 || is_new {
             return None;
         }
-        (*state).flags |= DIVIDES;
+        state.flags |= DIVIDES;
     }
     // SAFETY: the helper has no preconditions.
     let now_ns = unsafe { bpf_ktime_get_ns() };

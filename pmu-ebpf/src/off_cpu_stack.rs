@@ -2,7 +2,7 @@
 //! kernel gives none of user mode (kernel/bpf/stackmap.c, `__bpf_get_stack`). Only where `Config::off_cpu` asks for it: the verifier
 //! drops all of it otherwise.
 
-use core::ffi::c_void;
+use core::{ffi::c_void, mem::offset_of};
 
 use aya_ebpf::{
     bindings::BPF_F_USER_STACK,
@@ -108,7 +108,7 @@ fn take<A: Access>(
 /// What stands before the addresses.
 const HEAD_BYTES: usize = size_of::<ring::OffCpuStack>() + size_of::<ring::Entered>();
 
-const _: () = assert!(core::mem::offset_of!(OffCpuRoom, pace) == HEAD_BYTES + 2 * STACK_BYTES as usize);
+const _: () = assert!(offset_of!(OffCpuRoom, pace) == HEAD_BYTES + 2 * STACK_BYTES as usize);
 
 /// Puts what the task entered the kernel with into the record, without a copy on the stack, of which programs have little. Returns how many
 /// bytes of the user stack.
@@ -122,28 +122,26 @@ fn enter<A: Access>(task: Pointer, room: *mut OffCpuRoom) -> u32 {
         return 0;
     }
     let from = saved.wrapping_add(FIRST_REGISTER);
+    let registers = room.wrapping_byte_add(offset_of!(OffCpuRoom, entered.registers));
     // SAFETY: the row has room for them; the helper checks the address.
-    unsafe {
-        bpf_probe_read_kernel((&raw mut (*room).entered.registers).cast(), REGISTER_BYTES, from.cast())
-    };
+    unsafe { bpf_probe_read_kernel(registers.cast(), REGISTER_BYTES, from.cast()) };
     // SAFETY: the lookup gave a live row, and only this CPU uses it, with interrupts off.
     let stack_pointer = unsafe { (*room).entered.registers[STACK_POINTER] };
     let bytes = (ENTERED_WORDS * 8) as u32;
+    let stack = room.wrapping_byte_add(offset_of!(OffCpuRoom, entered.stack));
     // SAFETY: the row has room for them; the helper checks the address.
-    match unsafe {
-        bpf_probe_read_user((&raw mut (*room).entered.stack).cast(), bytes, stack_pointer as *const c_void)
-    } {
+    match unsafe { bpf_probe_read_user(stack.cast(), bytes, stack_pointer as *const c_void) } {
         0 => bytes,
         _ => 0,
     }
 }
 
 #[cfg(any(bpf_target_arch = "x86_64", all(not(target_arch = "bpf"), target_arch = "x86_64")))]
-const FIRST_REGISTER: usize = core::mem::offset_of!(aya_ebpf::bindings::pt_regs, rbp);
+const FIRST_REGISTER: usize = offset_of!(aya_ebpf::bindings::pt_regs, rbp);
 #[cfg(any(bpf_target_arch = "x86_64", all(not(target_arch = "bpf"), target_arch = "x86_64")))]
 const REGISTER_BYTES: u32 = (ENTERED_REGISTERS * 8) as u32;
 #[cfg(any(bpf_target_arch = "x86_64", all(not(target_arch = "bpf"), target_arch = "x86_64")))]
-const STACK_POINTER: usize = (core::mem::offset_of!(aya_ebpf::bindings::pt_regs, rsp) - FIRST_REGISTER) / 8;
+const STACK_POINTER: usize = (offset_of!(aya_ebpf::bindings::pt_regs, rsp) - FIRST_REGISTER) / 8;
 
 /// x29 (AAPCS64, 6.1.1).
 #[cfg(any(bpf_target_arch = "aarch64", all(not(target_arch = "bpf"), target_arch = "aarch64")))]

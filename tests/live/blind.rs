@@ -287,7 +287,8 @@ fn what_others_mask_is_not_the_targets_blind_time() {
 #[test]
 fn the_text_shows_the_targets_blind_time_and_names_the_machines() {
     let spin = workload("spin", &["-g"]);
-    let output = pmbpf().args(["run", "-o", "-", "--", &spin, "0.3"]).output().unwrap();
+    let sections = ["--sections", "blind,quality"];
+    let output = pmbpf().args(["run", "-o", "-"]).args(sections).args(["--", &spin, "0.3"]).output().unwrap();
     let shown = text(&output.stdout);
     let line = |begins: &str| shown.lines().any(|line| line.trim_start().starts_with(begins));
     assert!(line("machine   masked") && line("machine   stolen"), "{shown}");

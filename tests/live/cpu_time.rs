@@ -162,8 +162,12 @@ fn what_is_not_attributed_can_fail_a_run() {
     // A tick of a second is 0.4 % of it: what running tasks were not given yet is no error.
     assert!(tick_ns() > SHARE * 1e9);
     assert_eq!(fails(&["--fail-on", "unattributed>5%"]).0, Some(0));
-    let (code, why) = fails(&["--fail-on", "unattributed>0%"]);
-    assert!(code == Some(3) && why.contains("not attributed"), "{code:?}: {why}");
+    // Most runs have some ns too many or too few; those of a CPU whose pending time covers them have none.
+    let failed = (0..10).map(|_| fails(&["--fail-on", "unattributed>0%"])).find(|(code, _)| *code == Some(3));
+    assert!(
+        failed.is_some_and(|(_, why)| why.contains("not attributed")),
+        "ten runs attributed all of their time"
+    );
     let (code, why) = fails(&["--fail-on", "unattributed>1%", "-p", &std::process::id().to_string()]);
     assert!(code == Some(3) && why.contains("everything is the target"), "{code:?}: {why}");
 }

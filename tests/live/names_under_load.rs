@@ -60,6 +60,7 @@ mod nightly {
     }
 
     /// What a run under load says is whole. How long it took beside the command.
+    #[expect(clippy::print_stdout, reason = "a series has figures")]
     fn check(program: &str, command: &[&str]) -> Duration {
         let begun = Instant::now();
         let output = output(&[&["-F", "199", "--no-metrics", "--"], command].concat());

@@ -65,7 +65,7 @@ impl Whose {
 /// Did root make the cgroup?
 fn is_of_root(path: &str) -> bool {
     let at = |mount: &&str| Path::new(mount).join(path.trim_start_matches('/')).metadata().ok();
-    MOUNTS.iter().find_map(|mount| at(&mount)).is_some_and(|metadata| metadata.uid() == 0)
+    MOUNTS.iter().find_map(at).is_some_and(|metadata| metadata.uid() == 0)
 }
 
 /// Owners of files, or nothing of the host's own.

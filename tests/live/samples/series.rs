@@ -117,6 +117,7 @@ fn chain(programs: &[String], before: &[String]) -> Vec<String> {
     programs.iter().zip(["0.3", "0.5", "0.2"]).flat_map(with).collect()
 }
 
+#[expect(clippy::print_stdout, reason = "a series has figures")]
 fn series<const N: usize>(kind: &str, command: &[String], names: [&str; N], perf: Perf) {
     let rounds = rounds();
     let mut equal = 0;

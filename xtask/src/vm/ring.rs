@@ -179,7 +179,7 @@ impl<'a> Ring<'a> {
                 None => {
                     // Who asks for a series wants its figures.
                     if asked.is_ok() {
-                        println!("{}", kept.text());
+                        say(&kept.text());
                     }
                     Outcome::Passed
                 }

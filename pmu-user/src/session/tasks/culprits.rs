@@ -20,6 +20,8 @@ pub(super) struct Culprits {
     seen_ns: Vec<u64>,
     /// What found no place, by CPU and pair; and whether it has grown since it was last read.
     beyond: HashMap<(u32, u64), Beyond>,
+    /// Whether any of that has grown since it was last read.
+    any_grew: bool,
 }
 
 /// Waits of a pair that found no place.
@@ -31,7 +33,7 @@ struct Beyond {
 
 impl Culprits {
     pub(super) fn new(cpus: u32) -> Self {
-        Self { seen_ns: vec![0; cpus as usize * CHARGES], beyond: HashMap::new() }
+        Self { seen_ns: vec![0; cpus as usize * CHARGES], beyond: HashMap::new(), any_grew: false }
     }
 
     /// Takes a wait that found no place.
@@ -39,12 +41,17 @@ impl Culprits {
         let beyond = self.beyond.entry((charge.cpu, charge.pair)).or_default();
         beyond.wait_ns = beyond.wait_ns.saturating_add(charge.wait_ns);
         beyond.has_grown = true;
+        self.any_grew = true;
     }
 
     /// Waits of a pair on a CPU, of which `placed_ns` found a place; `None` if they are what they were.
     fn grown(&mut self, cpu: u32, place: usize, (pair, placed_ns): (u64, u64)) -> Option<u64> {
         let seen_ns = &mut self.seen_ns[cpu as usize * CHARGES + place];
         let has_grown = std::mem::replace(seen_ns, placed_ns) != placed_ns;
+        // Most places are what they were, and most pairs have nothing elsewhere.
+        if !has_grown && !self.any_grew {
+            return None;
+        }
         match self.beyond.get_mut(&(cpu, pair)) {
             Some(beyond) => {
                 let grew = std::mem::take(&mut beyond.has_grown);
@@ -56,6 +63,9 @@ impl Culprits {
 
     /// Charges without a place that have grown since the last call: CPU, pair and waits.
     fn take_beyond(&mut self) -> Vec<(u32, Charge)> {
+        if !std::mem::take(&mut self.any_grew) {
+            return Vec::new();
+        }
         let take = |(&(cpu, pair), beyond): (&(u32, u64), &mut Beyond)| {
             let has_grown = std::mem::take(&mut beyond.has_grown);
             has_grown.then_some((cpu, Charge { pair, wait_ns: beyond.wait_ns }))
