@@ -36,9 +36,12 @@ fn attach() -> Vec<Attach> {
 /// The counters' clock goes on while a hypervisor has the CPU; the scheduler's does not.
 #[track_caller]
 fn assert_ran(time_ns: u64, cpu_time_ns: u64, share: f64) {
+    assert!(has_ran(time_ns, cpu_time_ns, share), "{time_ns} is not {cpu_time_ns}");
+}
+
+fn has_ran(time_ns: u64, cpu_time_ns: u64, share: f64) -> bool {
     let (ours, truth) = (time_ns as f64, cpu_time_ns as f64);
-    assert!(ours > truth * (1.0 - share) - tick_ns(), "{ours} is less than {truth}");
-    assert!(ours < truth * 1.5 + tick_ns(), "{ours} is more than {truth}");
+    ours > truth * (1.0 - share) - tick_ns() && ours < truth * 1.5 + tick_ns()
 }
 
 /// Minor faults by the counter that always counts, and by the task structs.
@@ -78,7 +81,7 @@ fn wrong_faults(attach: Attach) -> (Result<(), String>, u64) {
         let mut started = [groups[0].spawn(&format!("{forks} 20")), groups[1].spawn(&format!("{forks} 100"))];
         started.iter_mut().for_each(|one| drop(one.wait()));
     });
-    let mut wrong = Ok(());
+    let (mut wrong, mut stolen) = (Ok(()), 0);
     for (group, least) in groups.iter().zip([20, 100]) {
         let owner = counted.cgroup(&group.path);
         let (counts, losses) = (counted.counts(owner), &counted.whole.losses);
@@ -89,14 +92,17 @@ fn wrong_faults(attach: Attach) -> (Result<(), String>, u64) {
             wrong = Err(format!("{attach:?}: {sum}, {counts:?}, {losses:?}"));
         }
         let time_ns: u64 = counted.slices(owner).iter().map(|row| row.time_ns).sum();
-        assert_ran(time_ns, counts.cpu_time_ns, 0.02);
+        // A few ms of CPU time in all: once that the hypervisor has the CPU for as long is tried again, not three times.
+        if !has_ran(time_ns, counts.cpu_time_ns, 0.02) {
+            (wrong, stolen) = (Err(format!("{attach:?}: {time_ns} ns is not {}", counts.cpu_time_ns)), 1);
+        }
     }
     let losses = &counted.whole.losses;
     if !losses.is_empty() {
         wrong = Err(format!("{attach:?}: {losses:?}"));
     }
     let missing: u64 = counted.whole.cpus.values().map(|cpu| cpu.switches_missing).sum();
-    (wrong, missing + losses.values().sum::<u64>())
+    (wrong, stolen + missing + losses.values().sum::<u64>())
 }
 
 #[test]
