@@ -116,8 +116,8 @@ wire! {
         pub clock_event: u32,
         /// 1: time off the CPU counts; or [`OFF_CPU_STACKS`].
         pub off_cpu: u32,
-        /// 1, or [`FUTEXES_FREEZE`]: the system call that a task is in is known, so waits for futexes are told from other sleep, and those for
-        /// locks are counted.
+        /// 1, or [`FUTEXES_FREEZE`]: the system call that a task is in is known, so waits for futexes are distinct from other sleep, and those
+        /// for locks are counted.
         pub finds_futexes: u32,
         /// 1: user space is told of new cgroups that are no targets, and may make them some.
         pub follows: u32,

@@ -10,8 +10,8 @@ use crate::{
 pub const SPANS: usize = 512;
 /// Spans that are looked at in one call.
 pub const SPANS_A_CALL: usize = 16;
-/// Pairs of a victim and a culprit that have a place on a CPU; a power of two. A charge without one goes through the ring buffer, which costs ten
-/// times as much: 1,000 busy cgroups have some 1,500 pairs.
+/// Pairs of a victim and a culprit that have a place on a CPU; a power of two. A charge without one goes through the ring buffer and a hash table of
+/// user space.
 pub const CHARGES: usize = 2048;
 /// Places in which a pair may lie; a power of two.
 pub const WAYS: u32 = 4;

@@ -88,7 +88,7 @@ tracepoint! {
 }
 
 /// Keeps the move for what of the process is running, and gives the cgroup its slot. Of threads that move together (`threadgroup`) the kernel
-/// tells of one.
+/// reports one.
 #[inline(always)]
 fn try_move<A: Access>(cgroup: Pointer, task: Pointer, threadgroup: u64) -> Option<()> {
     if !identity::is_v2::<A>(cgroup) {

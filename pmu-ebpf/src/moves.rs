@@ -1,6 +1,6 @@
-//! Charges what a running task did to the cgroups that it was in. The kernel tells of a move at its time (`cgroup_move`) and of a task's CPU
-//! time only at ticks and switches, so moves are kept for each process, and a span that is accounted is divided by those in it. CPU time only:
-//! the rest cannot be told apart and goes to the cgroup that the task is in when it is accounted.
+//! Charges what a running task did to the cgroups that it was in. The kernel reports a move at its time (`cgroup_move`) and accounts a task's
+//! CPU time only at ticks and switches, so moves are kept for each process, and a span that is accounted is divided by those in it. CPU time only:
+//! the rest cannot be divided and goes to the cgroup that the task is in when it is accounted.
 
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use pmu_common::{

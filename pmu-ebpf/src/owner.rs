@@ -65,7 +65,7 @@ fn of_thread<A: Access>(task: Pointer) -> u32 {
     let key = task::thread_key::<A>(task);
     known(&key).unwrap_or_else(|| {
         allocate(&key, |owner| {
-            // SAFETY: `owner` is a live row that nobody else writes until it is published.
+            // SAFETY: `owner` is a live row with one writer until it is published.
             let owner = unsafe { &mut *owner };
             owner.parent = u64::from(task::process_of::<A>(task));
             owner.thread = task::thread::<A>(task);
@@ -96,7 +96,7 @@ fn of_process(leader: Pointer, process: u32) -> u32 {
 pub(crate) fn begin(leader: Pointer, key: &OwnerKey, describe: impl FnOnce(&mut [u8])) -> u32 {
     allocate(key, |owner| {
         let parent = Probed::pointer(leader, config!(offsets.task_real_parent));
-        // SAFETY: `owner` is a live row that nobody else writes until it is published.
+        // SAFETY: `owner` is a live row with one writer until it is published.
         let owner = unsafe { &mut *owner };
         owner.parent = u64::from(identity::process::<Probed>(parent));
         describe(&mut owner.name);

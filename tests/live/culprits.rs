@@ -172,7 +172,7 @@ fn processes_of_a_storm_are_charged_by_name_although_they_have_ended() {
     }
     let spin = workload("spin", &["-g"]);
     let running = Running::start(&["-a", "--no-sampling"]);
-    // Before whoever else is on that CPU.
+    // Before all else on that CPU.
     let storm = "nice -n -10 taskset -c 1 timeout 3 sh -c 'while :; do /bin/true; done'";
     let storms: Vec<Started> = (0..2).map(|_| Started::new(&format!("exec {storm}"))).collect();
     let mut victim = Started::new(&format!("exec nice -n -10 taskset -c 1 {spin} 1"));

@@ -58,7 +58,7 @@ pub(super) fn listen(text: &str) -> Result<SocketAddr, String> {
     let wanted = || {
         let of_v6 = text.parse::<Ipv6Addr>().is_ok();
         let hint = if of_v6 { " (an IPv6 address stands in brackets, as [::1]:9477)" } else { "" };
-        format!("{text} is no ADDRESS:PORT, as 127.0.0.1:9477, [::1]:9477 or :9477{hint}")
+        format!("{text} is not ADDRESS:PORT, as 127.0.0.1:9477, [::1]:9477 or :9477{hint}")
     };
     let (address, port) = text.rsplit_once(':').ok_or_else(wanted)?;
     let port: u16 = port.parse().map_err(|_| wanted())?;

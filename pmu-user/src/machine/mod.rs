@@ -11,6 +11,7 @@ pub mod limit;
 pub mod memory_limit;
 pub(crate) mod mount;
 pub mod network;
+pub(crate) mod own_process;
 pub mod pid_namespace;
 pub mod pmu;
 pub mod pressure;

@@ -168,7 +168,7 @@ pub fn keep_only(keeps: CapabilitySet) {
     }
 }
 
-/// Starts a program that keeps these capabilities of this thread, whoever it runs as.
+/// Starts a program that keeps these capabilities of this thread, as whichever user it runs.
 pub(crate) fn inheriting<T>(keeps: CapabilitySet, start: impl FnOnce() -> T) -> T {
     let held = capabilities(None);
     if let Ok(held) = &held {

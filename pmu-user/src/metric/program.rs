@@ -39,12 +39,7 @@ impl Folded {
         owners: &[OwnerReport],
         waited: &[culprit::Waited],
     ) {
-        let left: BTreeSet<Owner> = self
-            .members
-            .iter()
-            .filter(|(member, _)| !is_kept(member))
-            .map(|(_, program)| program.clone())
-            .collect();
+        let left = incomplete(&self.members, is_kept);
         let programs: BTreeSet<Owner> =
             self.members.values().filter(|program| !left.contains(program)).cloned().collect();
         let stays = |who: &OwnerOrTarget| {
@@ -70,6 +65,14 @@ impl Folded {
         }
         self.members.retain(|_, program| !left.contains(program));
     }
+}
+
+/// Programs of which a process is not to be kept.
+pub(super) fn incomplete(
+    members: &BTreeMap<Owner, Owner>,
+    is_kept: &impl Fn(&Owner) -> bool,
+) -> BTreeSet<Owner> {
+    members.iter().filter(|(process, _)| !is_kept(process)).map(|(_, program)| program.clone()).collect()
 }
 
 /// The Top-Down metrics of programs.

@@ -19,7 +19,7 @@ pub struct CpuEvent {
     pub ran: Option<Ran>,
 }
 
-/// What happened on one CPU, whoever did it.
+/// Counts of one CPU, over all tasks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuCounts {
     /// Switch events seen.

@@ -2,7 +2,7 @@
 //!
 //! A process may be gone when names are wanted, so the two are apart: while it lives, an address becomes a file, its build id and an offset, and
 //! the file is kept open; names are looked up at the end. It may be gone even before its address map can be read: where samples want
-//! names, the kernel tells of every mapping when it is made. Whatever a process owns was made by a stranger: its files are opened in one
+//! names, the kernel records every mapping when it is made. What a process owns was made by a stranger: its files are opened in one
 //! process and read in another, and neither is waited for without end.
 
 mod address_map;

@@ -32,7 +32,7 @@ impl Whose {
     fn read(tgid: u32) -> Self {
         let status = fs::read_to_string(format!("/proc/{tgid}/status")).unwrap_or_default();
         let uid = status.lines().find_map(|line| line.strip_prefix("Uid:"));
-        // Who started it, whoever it acts as.
+        // The user who started it: its real id, not its effective one.
         let uid = uid.and_then(|uids| uids.split_whitespace().next()?.parse::<u32>().ok());
         let cgroups = fs::read_to_string(format!("/proc/{tgid}/cgroup")).unwrap_or_default();
         let path =

@@ -166,7 +166,7 @@ impl Object {
         }
     }
 
-    /// Are there limits of CPU time, and is what they take not told from other waits for a CPU?
+    /// Whether there are limits of CPU time, and run-queue latency includes what they take.
     #[must_use]
     pub fn confuses_limits(&self) -> bool {
         self.offsets.cfs_rq_throttle_count != ABSENT && !self.told_waits().throttling

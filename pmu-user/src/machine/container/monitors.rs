@@ -11,20 +11,19 @@ use std::{
     io::{self, BufRead as _, BufReader, Write as _},
     os::{
         fd::{AsFd as _, OwnedFd},
-        unix::{net::UnixStream, process::CommandExt as _},
+        unix::net::UnixStream,
     },
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::Child,
     sync::{
         Arc, Condvar, Mutex, PoisonError,
         mpsc::{Receiver, Sender, channel},
     },
     thread::Builder,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
     process::{Signal, set_parent_process_death_signal},
     thread::{CapabilitySet, set_name},
 };
@@ -32,8 +31,9 @@ use serde::{Deserialize, Serialize};
 
 use super::conmon::{self, Named};
 use crate::machine::{
+    own_process,
     privilege::{inheriting, keep_only},
-    stat::{after_name, state},
+    stat::after_name,
 };
 
 /// The hidden subcommand.
@@ -41,8 +41,7 @@ pub const SUBCOMMAND: &str = "__monitors";
 
 /// How long a process may be blocked in one command line. Time in which it waits for a CPU does not count.
 const PATIENCE: Duration = Duration::from_millis(300);
-/// How often it is looked at, and how long one is waited for that gets no CPU.
-const LOOK: Duration = Duration::from_millis(20);
+/// How long one is waited for that gets no CPU.
 const WALL: Duration = Duration::from_secs(10);
 /// Processes that may be left behind for one user, and in all.
 const LEFT_BEHIND_EACH: usize = 2;
@@ -230,7 +229,7 @@ impl Worker {
         if let Some(Running { mut process, lines }) = self.running {
             drop(lines);
             let _ = process.kill();
-            let _ = process.wait();
+            own_process::reap(process);
         }
         self.left_behind.iter_mut().for_each(|(process, _)| drop(process.try_wait()));
     }
@@ -270,7 +269,7 @@ impl Worker {
                 Err(())
             }
             None => {
-                let _ = process.try_wait();
+                own_process::reap(process);
                 Ok(())
             }
         }
@@ -293,14 +292,10 @@ impl Worker {
 
 impl Running {
     fn start() -> io::Result<Self> {
-        let (ours, its) = UnixStream::pair()?;
-        let mut command = Command::new("/proc/self/exe");
-        command.arg(SUBCOMMAND).process_group(0).env_clear();
-        command.stdin(Stdio::from(OwnedFd::from(its))).stdout(Stdio::null()).stderr(Stdio::null());
+        let (mut command, stream) = own_process::command(Path::new("/proc/self/exe"), SUBCOMMAND)?;
+        stream.set_write_timeout(Some(PATIENCE))?;
         let process = inheriting(CapabilitySet::SYS_PTRACE, || command.spawn())?;
-        ours.set_write_timeout(Some(PATIENCE))?;
-        ours.set_nonblocking(false)?;
-        Ok(Self { process, lines: BufReader::new(ours) })
+        Ok(Self { process, lines: BufReader::new(stream) })
     }
 
     /// Gives every line of the answer to `take`.
@@ -310,7 +305,8 @@ impl Running {
         self.lines.get_mut().write_all(&text)?;
         loop {
             if self.lines.buffer().is_empty() {
-                self.wait()?;
+                let mut blocked = Duration::ZERO;
+                own_process::wait((&self.process, self.lines.get_ref()), &mut blocked, (PATIENCE, WALL))?;
             }
             let mut line = String::new();
             if self.lines.read_line(&mut line)? == 0 {
@@ -321,22 +317,5 @@ impl Running {
                 line => take(line),
             }
         }
-    }
-
-    fn wait(&self) -> io::Result<()> {
-        let look = Timespec { tv_sec: 0, tv_nsec: LOOK.as_nanos() as i64 };
-        let (stat, mut blocked, until) =
-            (format!("/proc/{}/stat", self.process.id()), Duration::ZERO, Instant::now() + WALL);
-        while blocked < PATIENCE && Instant::now() < until {
-            match poll(&mut [PollFd::new(self.lines.get_ref(), PollFlags::IN)], Some(&look)) {
-                Ok(0) | Err(rustix::io::Errno::INTR) => {
-                    let is_runnable = state(&fs::read(&stat).unwrap_or_default()) == Some("R");
-                    blocked += if is_runnable { Duration::ZERO } else { LOOK };
-                }
-                Ok(_) => return Ok(()),
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Err(io::ErrorKind::TimedOut.into())
     }
 }

@@ -8,7 +8,10 @@ use std::{
 use super::{IoReport, Label, Row, Subject};
 use crate::{
     drain::Owner,
-    metric::value::{Distribution, Value},
+    metric::{
+        program::incomplete,
+        value::{Distribution, Value},
+    },
     table::{
         metric::{BLOCK_LATENCY, BLOCK_REQUESTS_RATE},
         unit::Unit,
@@ -59,12 +62,7 @@ impl IoReport {
     /// Leaves out rows of owners that are not to be kept. A program of which only some processes are is shown as these.
     pub(in crate::metric) fn keep_owners(&mut self, is_kept: &impl Fn(&Owner) -> bool) {
         self.rows.retain(|row| owner_of(row).is_none_or(is_kept));
-        let left: BTreeSet<Owner> = self
-            .members
-            .iter()
-            .filter(|(process, _)| !is_kept(process))
-            .map(|(_, program)| program.clone())
-            .collect();
+        let left = incomplete(&self.members, is_kept);
         self.members.retain(|_, program| !left.contains(program));
         self.add_up();
     }

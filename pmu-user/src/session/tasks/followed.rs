@@ -4,7 +4,7 @@ use super::TasksSession;
 use crate::machine::cgroup::{Cgroup, CgroupId};
 
 impl TasksSession {
-    /// Cgroups that are no targets and were made since the last call, and when, in ns of CLOCK_MONOTONIC; told only where names are
+    /// Cgroups that are not targets and were made since the last call, and when, in ns of CLOCK_MONOTONIC; empty where no names are
     /// followed.
     pub(in crate::session) fn take_others(&mut self) -> Vec<(Cgroup, u64)> {
         std::mem::take(&mut self.ring_reader.others)

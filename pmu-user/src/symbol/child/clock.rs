@@ -7,10 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::machine::stat::state;
-
-/// How often the process is looked at.
-pub(super) const LOOK: Duration = Duration::from_millis(20);
+use crate::machine::own_process::{LOOK, is_runnable};
 
 /// Part of the time in which it waited for a CPU that it may run longer: it found its caches cold, and shared its core.
 const LONGER: u32 = 4;
@@ -150,11 +147,6 @@ impl Watched {
     fn with(&self, waited: Duration) -> Clock {
         Clock { waited: self.clock.waited + waited + waited / LONGER }
     }
-}
-
-/// Is a process or thread on a CPU, or does it wait for one, by its `stat` in /proc? One that is gone does not.
-pub(in crate::symbol) fn is_runnable(stat: &str) -> bool {
-    state(&fs::read(stat).unwrap_or_default()) == Some("R")
 }
 
 #[cfg(test)]

@@ -24,35 +24,35 @@ use std::{
     collections::HashMap,
     fs::File,
     io::{self, Write as _},
-    os::unix::{net::UnixStream, process::CommandExt as _},
+    os::unix::net::UnixStream,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::Child,
     sync::Arc,
     time::Duration,
 };
 
 use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
+    event::{PollFd, PollFlags, poll},
     io::Errno,
 };
 
 pub use self::serve::serve;
+use self::{
+    clock::Watched,
+    wire::{Answer, Found, SEGMENTS_MAX},
+};
 pub(super) use self::{
-    clock::{Clock, Deadline, is_runnable},
+    clock::{Clock, Deadline},
     dwarf::without_lines,
     wire::{
         ADDRESSES_MAX, End, FRAMES_MAX, Held, Identity, Mapped, Request, STACKS_MAX, Start, Unwound, Why,
         receive, send,
     },
 };
-use self::{
-    clock::{LOOK, Watched},
-    wire::{Answer, Found, SEGMENTS_MAX},
-};
 use super::{progress::Naming, whose::Whose};
 use crate::{
     drain::Code,
-    machine::{duration_ns, stat::after_name},
+    machine::{duration_ns, own_process, stat::after_name},
 };
 
 /// Code by offset, or why it has no name.
@@ -66,10 +66,6 @@ const FAILURES_EACH: u32 = 8;
 /// Times that the process is started in all.
 const STARTS_MAX: u32 = 4096;
 
-/// How often to look at it.
-const POLL: Timespec = Timespec { tv_sec: 0, tv_nsec: LOOK.as_nanos() as i64 };
-/// How often a process that was killed may be found blocked before it is left behind.
-const LOOKS_MAX: u32 = 100;
 /// `utime` in `/proc/PID/stat`, from the state on; `stime` follows.
 const USER_FIELD: usize = 11;
 
@@ -290,19 +286,8 @@ impl Symbolizer {
             // What an answer that nobody waited for has taken, it could not say.
             self.past_cpu_ns += running.cpu_ns.max(running.spent_ns());
             let _ = running.process.kill();
-            reap(running.process);
+            own_process::reap(running.process);
         }
-    }
-}
-
-/// Waits for the end of a process that was killed. One that is blocked in the kernel ends when what it reads comes; it is left behind.
-pub(super) fn reap(mut process: Child) {
-    let (stat, mut looks) = (format!("/proc/{}/stat", process.id()), 0);
-    while let Ok(None) = process.try_wait()
-        && looks < LOOKS_MAX
-    {
-        looks += u32::from(!is_runnable(&stat));
-        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
@@ -314,15 +299,8 @@ impl Drop for Symbolizer {
 
 impl Running {
     fn start(program: &Path) -> io::Result<Self> {
-        let (ours, its) = UnixStream::pair()?;
-        let mut command = Command::new(program);
-        // A group of its own: a terminal's Ctrl-C is for us.
-        command.arg(SUBCOMMAND).process_group(0).env_clear();
-        command
-            .stdin(Stdio::from(std::os::fd::OwnedFd::from(its)))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        Ok(Self { process: command.spawn()?, stream: ours, cpu_ns: 0 })
+        let (mut command, stream) = own_process::command(program, SUBCOMMAND)?;
+        Ok(Self { process: command.spawn()?, stream, cpu_ns: 0 })
     }
 
     fn ask(
@@ -351,7 +329,7 @@ impl Running {
     fn wait(&self, watched: &mut Watched, deadline: Deadline, naming: &Naming) -> Result<(), Why> {
         loop {
             let mut streams = [PollFd::new(&self.stream, PollFlags::IN)];
-            match poll(&mut streams, Some(&POLL)) {
+            match poll(&mut streams, Some(&own_process::POLL)) {
                 Ok(0) | Err(Errno::INTR) if naming.is_stopped() => return Err(Why::NoTime),
                 Ok(0) | Err(Errno::INTR) if watched.is_over(deadline) => return Err(Why::Slow),
                 Ok(0) | Err(Errno::INTR) => {}

@@ -5,26 +5,23 @@ use std::{
     collections::HashMap,
     fs::File,
     io::{self, Read as _},
-    os::unix::{net::UnixStream, process::CommandExt as _},
+    os::unix::net::UnixStream,
     path::PathBuf,
-    process::{Child, Command, Stdio},
+    process::Child,
     time::{Duration, Instant},
 };
 
-use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
-    io::Errno,
-};
+use rustix::io::Errno;
 
 use super::{
     ask::{Ask, Got, Question, Reply, SUBCOMMAND},
     rights,
 };
 use crate::{
-    machine::privilege::inheriting,
+    machine::{own_process, privilege::inheriting},
     symbol::{
         address_map::TEXT_BYTES_MAX,
-        child::{is_runnable, reap, receive, send},
+        child::{receive, send},
         whose::{Owners, Whose},
     },
 };
@@ -33,8 +30,6 @@ use crate::{
 /// count.
 const PATIENCE: Duration = Duration::from_millis(500);
 const PATIENCE_AGAIN: Duration = Duration::from_millis(100);
-/// How often it is looked at.
-const LOOK: Duration = Duration::from_millis(20);
 /// How long a call is waited for that gets no CPU.
 const WALL: Duration = Duration::from_secs(20);
 /// Processes that may be left behind for one owner, each of them for another process of that owner, and for all together.
@@ -198,7 +193,7 @@ impl Drop for Patience {
     fn drop(&mut self) {
         if let Some(mut opener) = self.running.take() {
             let _ = opener.process.kill();
-            reap(opener.process);
+            own_process::reap(opener.process);
         }
         // One that is blocked in the kernel ends when that lets go of it.
         self.left_behind.iter_mut().for_each(|one| drop(one.process.try_wait()));
@@ -207,17 +202,10 @@ impl Drop for Patience {
 
 impl Opener {
     fn start(program: &std::path::Path) -> io::Result<Self> {
-        let (ours, its) = UnixStream::pair()?;
-        let mut command = Command::new(program);
-        // A group of its own: a terminal's Ctrl-C is for us.
-        command.arg(SUBCOMMAND).process_group(0).env_clear();
-        command
-            .stdin(Stdio::from(std::os::fd::OwnedFd::from(its)))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        ours.set_write_timeout(Some(PATIENCE))?;
+        let (mut command, stream) = own_process::command(program, SUBCOMMAND)?;
+        stream.set_write_timeout(Some(PATIENCE))?;
         let process = inheriting(rights(), || command.spawn())?;
-        Ok(Self { process, stream: ours, cpu_ns: 0 })
+        Ok(Self { process, stream, cpu_ns: 0 })
     }
 
     /// The answer, with the bytes that were copied for it. Adds how long the process was blocked.
@@ -228,7 +216,7 @@ impl Opener {
         (blocked, patience): (&mut Duration, Duration),
     ) -> io::Result<(Result<Given, Errno>, u64)> {
         send(&mut self.stream, question, files)?;
-        self.wait(blocked, patience)?;
+        own_process::wait((&self.process, &self.stream), blocked, (patience, WALL))?;
         let wait = |stream: &UnixStream| stream.set_read_timeout(Some(PATIENCE));
         let (reply, mut files) =
             receive::<Reply>(&mut self.stream, wait)?.ok_or(io::ErrorKind::UnexpectedEof)?;
@@ -248,21 +236,6 @@ impl Opener {
             Ok(Got::Bytes(_)) => return Err(io::ErrorKind::InvalidData.into()),
         };
         Ok((given, reply.copied))
-    }
-
-    fn wait(&self, blocked: &mut Duration, patience: Duration) -> io::Result<()> {
-        let look = Timespec { tv_sec: 0, tv_nsec: LOOK.as_nanos() as i64 };
-        let (stat, given_up) = (format!("/proc/{}/stat", self.process.id()), Instant::now() + WALL);
-        while *blocked < patience && Instant::now() < given_up {
-            match poll(&mut [PollFd::new(&self.stream, PollFlags::IN)], Some(&look)) {
-                Ok(0) | Err(Errno::INTR) => {
-                    *blocked += if is_runnable(&stat) { Duration::ZERO } else { LOOK }
-                }
-                Ok(_) => return Ok(()),
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Err(io::ErrorKind::TimedOut.into())
     }
 }
 

@@ -4,7 +4,7 @@ use super::{ANCESTORS_MAX, FILES_AHEAD_MAX, Processes};
 use crate::symbol::address_map::Region;
 
 impl Processes {
-    /// A process was sampled. The files that are mapped there as far as the kernel has told, unless they were asked for before.
+    /// Takes that a process was sampled. Returns the files that are mapped there by the kernel's records, the first time.
     pub(in crate::symbol) fn see(&mut self, tgid: u32) -> Vec<Region> {
         let process = self.meet(tgid);
         if process.files_ahead.is_some() {

@@ -189,7 +189,7 @@ pub(super) struct Lined<'a> {
 /// A frame of a stack, and its line.
 pub(super) type LinedFrame<'a> = (&'a Frame, Option<&'a Arc<Line>>);
 
-/// What tells one instruction from others: whether it is the kernel's, and its frames with their lines.
+/// Key of an instruction: whether it is the kernel's, and its frames with their lines.
 type Instruction = (bool, Vec<(Frame, Option<Arc<Line>>)>);
 
 /// The first event that tallies are of, and what of a tally is its value.

@@ -12,10 +12,10 @@ const EVENTS_MAX: usize = 1 << 16;
 ///
 /// # Errors
 ///
-/// It is no YAML, has an alias, is too deep or too long, or holds several documents.
+/// It is not YAML, has an alias, is too deep or too long, or holds several documents.
 pub(super) fn document(text: &str) -> anyhow::Result<Yaml> {
     expect_bounded(text)?;
-    let mut documents = YamlLoader::load_from_str(text).context("it is no YAML")?;
+    let mut documents = YamlLoader::load_from_str(text).context("it is not YAML")?;
     if documents.len() > 1 {
         bail!("it holds {} documents (`---`): one is read", documents.len());
     }
@@ -26,7 +26,7 @@ fn expect_bounded(text: &str) -> anyhow::Result<()> {
     let mut parser = Parser::new_from_str(text);
     let mut depth = 0_usize;
     for _ in 0..EVENTS_MAX {
-        let (event, mark) = parser.next_token().context("it is no YAML")?;
+        let (event, mark) = parser.next_token().context("it is not YAML")?;
         match event {
             Event::StreamEnd => return Ok(()),
             Event::Alias(_) => {
