@@ -28,14 +28,9 @@
 #include <time.h>
 #include <unistd.h>
 
-typedef long (*work)(long);
+#include "countdown.h"
 
-// Counts its argument down to zero.
-#if defined(__x86_64__)
-static const unsigned char code[] = { 0x48, 0xff, 0xcf, 0x75, 0xfb, 0xc3 };
-#elif defined(__aarch64__)
-static const unsigned int code[] = { 0xf1000400, 0x54ffffe1, 0xd65f03c0 };
-#endif
+typedef long (*work)(long);
 
 static char map[64], other[64];
 static volatile int stop;
