@@ -181,9 +181,27 @@ fn build(root: &Path) -> Result<PathBuf, String> {
     Ok(target_dir.join(target).join("release"))
 }
 
-/// The linker that `cargo xtask` installed, or the one on PATH.
+/// The linker that `PMBPF_BPF_LINKER` names, that `cargo xtask setup` installed, or that PATH has.
 fn linker() -> String {
-    env::var("PMBPF_BPF_LINKER").unwrap_or_else(|_| "bpf-linker".to_owned())
+    let installed = || Some(installed_linker()?.to_str()?.to_owned());
+    env::var("PMBPF_BPF_LINKER").ok().or_else(installed).unwrap_or_else(|| "bpf-linker".to_owned())
+}
+
+/// The newest linker in the cache of `cargo xtask setup` that shares the compiler's LLVM.
+fn installed_linker() -> Option<PathBuf> {
+    let version = Command::new(env::var_os("RUSTC")?).arg("-vV").output().ok()?;
+    let version = String::from_utf8(version.stdout).ok()?;
+    let llvm = version.lines().find_map(|line| line.strip_prefix("LLVM version: "))?.split('.').next()?;
+    let base = env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = base.or_else(|| env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache")))?;
+    let is_ours = |name: &str| name.starts_with("bpf-linker-") && name.ends_with(&format!("-llvm{llvm}"));
+    fs::read_dir(base.join("pmbpf"))
+        .ok()?
+        .filter_map(Result::ok)
+        .filter(|entry| entry.file_name().to_str().is_some_and(is_ours))
+        .map(|entry| entry.path().join("bin/bpf-linker"))
+        .filter(|linker| linker.is_file())
+        .max_by_key(|linker| fs::metadata(linker).and_then(|file| file.modified()).ok())
 }
 
 fn variable(name: &str) -> Result<String, String> {

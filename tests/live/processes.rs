@@ -51,6 +51,15 @@ fn a_command_that_forks_counts_what_the_kernel_says_it_used() {
 }
 
 #[test]
+fn a_process_that_takes_another_name_is_shown_under_the_last_one() {
+    let loops = |count: &str| format!("i=0; while [ $i -lt {count} ]; do i=$((i+1)); done");
+    let script = format!("{}; printf another-name > /proc/$$/comm; {}; :", loops("20000"), loops("20000"));
+    let (rows, _) = count(&["sh", "-c", &script]);
+    let all = rows.total("cpu_time");
+    assert!(rows.of_name("cpu_time", "another-name") > 0.8 * all, "of {all} ns");
+}
+
+#[test]
 fn switches_and_faults_are_those_of_perf_stat() {
     let forks = workload("forks", &[]);
     let file = Scratch::new("stat");

@@ -48,7 +48,7 @@ pub(super) fn is_needed(plan: &Plan, name: &str) -> bool {
     match name {
         program::EXEC => plan.by != By::Cgroup || !plan.sampling.is_empty() || command,
         program::RELEASE => command || plan.by == By::Exe,
-        program::RENAME => matches!(plan.by, By::Thread | By::Comm),
+        program::RENAME => !matches!(plan.by, By::Cgroup | By::Exe),
         program::WAITS => plan.off_cpu == OffCpu::Yes,
         name if program::INTERRUPTS.iter().any(|(program, _)| *program == name) => !plan.interrupts.is_no(),
         program::CGROUP_CREATE | program::CGROUP_REMOVE | program::CGROUP_MOVE => plan.uses_cgroups(),
