@@ -13,8 +13,10 @@ pub const SPANS_A_CALL: usize = 16;
 /// Pairs of a victim and a culprit that have a place on a CPU; a power of two. A charge without one goes through the ring buffer and a hash table of
 /// user space.
 pub const CHARGES: usize = 2048;
-/// Places in which a pair may lie; a power of two.
-pub const WAYS: u32 = 4;
+/// Places in which a pair may lie: those of one cache line, then those of another.
+pub const WAYS: u32 = 2 * NEAR_WAYS;
+/// Places of a cache line, of which most pairs have one; a power of two.
+pub const NEAR_WAYS: u32 = 4;
 
 /// [`Span::slot`]: the idle task.
 pub const CULPRIT_IDLE: u32 = SLOT_UNRESOLVED;
@@ -47,6 +49,8 @@ wire! {
         pub begun: u64,
         /// Keeps what follows in cache lines of its own.
         pub reserved: [u64; 7],
+        /// Places that have held a pair: a bit each. Of most CPUs they are few, and user space reads these alone.
+        pub used: [u64; CHARGES / 64],
         /// The last spans.
         pub spans: [Span; SPANS],
         /// Pairs, each at one of the [`WAYS`] places that [`place`] gives.
@@ -74,8 +78,10 @@ pub const fn of_pair(pair: u64) -> Option<(u32, u32)> {
 #[must_use]
 #[inline(always)]
 pub const fn place(pair: u64, way: u32) -> u32 {
-    // Fibonacci hashing (Knuth, The Art of Computer Programming, volume 3, 6.4).
-    (pair.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as u32 ^ way
+    // Fibonacci hashing (Knuth, The Art of Computer Programming, volume 3, 6.4); the lines are of different bits.
+    let hash = pair.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let shift = if way < NEAR_WAYS { 48 } else { 32 };
+    (hash >> shift) as u32 ^ (way % NEAR_WAYS)
 }
 
 const _: () =
@@ -83,7 +89,7 @@ const _: () =
 
 #[cfg(test)]
 mod tests {
-    use super::{CHARGES, CULPRIT_IDLE, WAYS, of_pair, pair, place};
+    use super::{CHARGES, CULPRIT_IDLE, NEAR_WAYS, WAYS, of_pair, pair, place};
 
     #[test]
     fn a_pair_tells_victim_and_culprit() {
@@ -93,10 +99,35 @@ mod tests {
         assert_eq!(of_pair(0), None);
     }
 
+    /// Places of a pair, those of its first line first.
+    fn places(of: u64) -> [usize; WAYS as usize] {
+        core::array::from_fn(|way| place(of, way as u32) as usize % CHARGES)
+    }
+
     #[test]
-    fn the_places_of_a_pair_differ() {
-        let places = [0, 1, 2, 3].map(|way| place(pair(3, 9), way) as usize % CHARGES);
-        assert_eq!(places.len(), WAYS as usize);
-        assert!((0..4).all(|at| !places[..at].contains(&places[at])), "{places:?}");
+    fn the_places_of_a_pair_are_those_of_two_lines() {
+        let places = places(pair(3, 9));
+        let (near, far) = places.split_at(NEAR_WAYS as usize);
+        for line in [near, far] {
+            let first = line.iter().min().unwrap();
+            assert!(first.is_multiple_of(NEAR_WAYS as usize), "{line:?}");
+            assert!((0..NEAR_WAYS as usize).all(|at| line.contains(&(first + at))), "{line:?}");
+        }
+        assert_ne!(near.iter().min(), far.iter().min());
+    }
+
+    #[test]
+    fn the_pairs_of_a_thousand_busy_owners_have_places() {
+        let mut held = [0_u64; CHARGES];
+        let mut without = 0;
+        // A ring of owners, each woken by the one before; and each of them behind the root cgroup's.
+        let pairs = (1..=1000).flat_map(|owner| [pair(owner, owner - 1), pair(owner, 0)]).take(1500);
+        for one in pairs {
+            match places(one).into_iter().find(|&at| held[at] == 0) {
+                Some(at) => held[at] = one,
+                None => without += 1,
+            }
+        }
+        assert!(without <= 15, "{without} of 1500 have none");
     }
 }

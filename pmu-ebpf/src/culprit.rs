@@ -7,8 +7,8 @@ use pmu_common::{
     config::ABSENT,
     count::{MOVED, TaskState},
     culprit::{
-        CHARGES, CULPRIT_IDLE, CULPRIT_MIGRATED, Charge, Culprits, SPANS, SPANS_A_CALL, Span, WAYS, pair,
-        place,
+        CHARGES, CULPRIT_IDLE, CULPRIT_MIGRATED, Charge, Culprits, NEAR_WAYS, SPANS, SPANS_A_CALL, Span,
+        WAYS, pair, place,
     },
 };
 
@@ -146,27 +146,53 @@ fn span(culprits: *mut Culprits, number: u64) -> *mut Span {
     spans.wrapping_add(masked(number as u32, SPANS))
 }
 
-/// Adds to a pair. One that finds no place is sent to user space.
+/// Adds to a pair.
 #[inline(always)]
 fn add(culprits: *mut Culprits, cpu: u64, pair: u64, wait_ns: u64) {
-    let charges = culprits.wrapping_byte_add(core::mem::offset_of!(Culprits, charges)).cast::<Charge>();
-    for way in 0..WAYS {
-        let charge = charges.wrapping_add(masked(place(pair, way), CHARGES));
-        // SAFETY: `masked` kept the index below their number, so this is inside a live row that only this CPU writes.
-        let charge = unsafe { &mut *charge };
-        if charge.pair == pair || charge.pair == 0 {
-            charge.pair = pair;
+    for way in 0..NEAR_WAYS {
+        // SAFETY: this is inside a live row that only this CPU writes.
+        let charge = unsafe { &mut *charge_at(culprits, masked(place(pair, way), CHARGES)) };
+        if charge.pair == pair {
             charge.wait_ns = charge.wait_ns.wrapping_add(wait_ns);
             return;
         }
     }
-    send_charge(cpu, pair, wait_ns);
+    add_elsewhere(cpu, pair, wait_ns);
 }
 
-/// Sends a charge, as a function of its own: see [`charge_wait`].
+/// The charge at a place below their number.
+#[inline(always)]
+fn charge_at(culprits: *mut Culprits, at: usize) -> *mut Charge {
+    culprits.wrapping_byte_add(core::mem::offset_of!(Culprits, charges)).cast::<Charge>().wrapping_add(at)
+}
+
+/// Adds to a pair that is not in its first line, and may have no place yet; as a function of its own: see [`charge_wait`]. One that finds
+/// none is sent to user space.
 #[unsafe(no_mangle)]
 #[inline(never)]
-extern "C" fn send_charge(cpu: u64, pair: u64, wait_ns: u64) -> u64 {
+extern "C" fn add_elsewhere(cpu: u64, pair: u64, wait_ns: u64) -> u64 {
+    let Some(culprits) = CULPRITS.get_ptr_mut(cpu as u32) else { return 0 };
+    for way in NEAR_WAYS..WAYS {
+        // SAFETY: the lookup gave a live row, and only this CPU writes it, with interrupts off; the place is inside it.
+        let charge = unsafe { &mut *charge_at(culprits, masked(place(pair, way), CHARGES)) };
+        if charge.pair == pair {
+            charge.wait_ns = charge.wait_ns.wrapping_add(wait_ns);
+            return 0;
+        }
+    }
+    for way in 0..WAYS {
+        let at = masked(place(pair, way), CHARGES);
+        // SAFETY: as above.
+        let charge = unsafe { &mut *charge_at(culprits, at) };
+        if charge.pair == 0 {
+            *charge = Charge { pair, wait_ns };
+            let used = culprits.wrapping_byte_add(core::mem::offset_of!(Culprits, used)).cast::<u64>();
+            let word = used.wrapping_add(masked(at as u32 / u64::BITS, CHARGES / u64::BITS as usize));
+            // SAFETY: as above, as `masked` kept the index below their number.
+            unsafe { *word |= 1 << (at as u32 % u64::BITS) };
+            return 0;
+        }
+    }
     ring_event::charge(cpu as u32, pair, wait_ns);
     0
 }

@@ -159,7 +159,8 @@ fn shares_are_those_of_a_recording_of_perf() {
         let ours = charged(&rows, victim, |by| by["path"] == group.path.as_str()) / waited(&rows, victim);
         let theirs = by[&pid] / all;
         assert!((ours - theirs).abs() < 0.02, "{}: {ours}, by perf {theirs}", group.path);
-        assert!(theirs > 0.1, "{}: {theirs}", group.path);
+        // Beside other work the neighbours have less of the CPU, but more than shares may differ by.
+        assert!(theirs > 0.04, "{}: {theirs}", group.path);
     }
 }
 

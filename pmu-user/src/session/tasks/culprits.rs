@@ -86,7 +86,7 @@ impl Culprits {
         };
         self.beyond.retain(|(_, pair), _| !is_of_freed(*pair));
         for cpu in 0..maps.len() {
-            for place in 0..CHARGES {
+            for place in used(maps, cpu) {
                 if is_of_freed(maps.read_word(cpu, word(place))) {
                     maps.write_word(cpu, word(place) + 1, 0);
                     maps.write_word(cpu, word(place), 0);
@@ -103,7 +103,7 @@ impl TasksSession {
         let (maps, owners) = (&self.object.maps.culprits, &self.owners);
         let mut rows = Vec::new();
         for &Cpu(cpu) in &self.header.plan.cpus {
-            for place in 0..CHARGES {
+            for place in used(maps, cpu as usize) {
                 let pair = maps.read_word(cpu as usize, word(place));
                 if pair == 0 {
                     continue;
@@ -121,6 +121,17 @@ impl TasksSession {
         rows
     }
 }
+
+/// Places of a CPU that have held a pair.
+fn used(maps: &Mapped<Row>, cpu: usize) -> impl Iterator<Item = usize> {
+    (0..CHARGES / BITS).flat_map(move |word| {
+        let bits = maps.read_word(cpu, USED_WORD + word);
+        (0..BITS).filter(move |bit| bits >> bit & 1 != 0).map(move |bit| word * BITS + bit)
+    })
+}
+
+const BITS: usize = u64::BITS as usize;
+const USED_WORD: usize = offset_of!(Row, used) / 8;
 
 /// The first word of a place: its pair, which the wait follows.
 const fn word(place: usize) -> usize {
