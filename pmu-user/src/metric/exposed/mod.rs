@@ -2,6 +2,7 @@
 //! sums and increases over any targets, hosts and times are true. Who is a target and has series of its own is bounded; what the others
 //! do is in `_other`.
 
+mod accounts;
 mod counters;
 mod culprits;
 mod families;
@@ -20,20 +21,21 @@ mod value;
 
 use std::{borrow::Cow, sync::Arc};
 
-use self::{
-    families::Families,
-    host::Host,
-    target::OTHER,
-    targets::Targets,
-    value::{FamilyId, Values, none_of},
-};
 pub use self::{
+    accounts::{Account, Accountable},
     family::{Family, Kind},
     flight::FlightCounts,
     growth::{Growth, Period, Row, Whose},
     target::{Labels, info as target_info, name as target_name},
     targets::Bounds,
     value::{Observed, Point},
+};
+use self::{
+    families::Families,
+    host::Host,
+    target::OTHER,
+    targets::Targets,
+    value::{FamilyId, Values, none_of},
 };
 use super::{
     Report,
@@ -43,6 +45,7 @@ use super::{
 };
 use crate::{
     drain::{Header, Owner},
+    machine::accounting::Figure,
     plan::request::OffCpu,
     table::metric::{self, Adds, Metric},
 };
@@ -119,6 +122,13 @@ impl Exposed {
         self.targets.review(self.now_ns, (scraped, self.sequence), room);
     }
 
+    /// From now on no more is exposed than this; who has series keeps them where there is room.
+    pub const fn bound(&mut self, bounds: Bounds) {
+        self.bounds = bounds;
+        self.targets.bound(bounds);
+        self.host.bound(bounds.series / 4);
+    }
+
     /// Sets what the flight recorder tells, after the report of an interval was added.
     pub fn tell(&mut self, flight: &FlightCounts) {
         self.host.flight(&mut self.families, flight);
@@ -132,6 +142,29 @@ impl Exposed {
     /// Takes how many profiles were pushed, and how many could not be, since counting began.
     pub fn profiles(&mut self, (pushed, lost): (u64, u64)) {
         self.host.profiles(&mut self.families, pushed, lost);
+    }
+
+    /// Keeps room for numbers that the kernel accounts to cgroups.
+    pub fn expect_accounts(&mut self, figures: &[Figure]) {
+        accounts::meet(figures, &mut self.families);
+    }
+
+    /// Targets with series of which the kernel may account something.
+    pub fn accountable(&self) -> Vec<Accountable> {
+        self.targets.accountable()
+    }
+
+    /// Takes what the kernel accounts to targets, after the report of an interval was added; and for how many there was no room.
+    pub fn account(&mut self, accounts: &[Account], left_out: usize) {
+        self.targets.forget_states();
+        for Account { target, figures, .. } in accounts {
+            let Some((sums, states)) = self.targets.accounts(target) else { continue };
+            for &(figure, value) in figures {
+                let values = if figure.grows() { &mut *sums } else { &mut *states };
+                accounts::add(values, &mut self.families, figure, value);
+            }
+        }
+        self.host.left_out_accounts(&mut self.families, left_out);
     }
 
     /// Takes whom the report is of.
@@ -194,6 +227,7 @@ impl Exposed {
             info: Some(Arc::clone(&target.info)),
             since_ns: target.since_ns,
             values: Arc::clone(Targets::values_of(target)),
+            states: Arc::clone(Targets::states_of(target)),
         });
         // A join by what targets are keeps what has no series of its own.
         let other = TargetSeries {
@@ -201,11 +235,13 @@ impl Exposed {
             info: Some(Arc::default()),
             since_ns: 0,
             values: Arc::clone(&self.other),
+            states: Arc::default(),
         };
         Snapshot {
             sequence,
             families: self.families.all(),
             of_targets: self.families.ids_of_targets(),
+            of_some: self.families.ids_of_some(),
             targets: own.chain([other]).collect(),
             host: self.host.all(),
         }
@@ -310,6 +346,8 @@ pub struct Snapshot {
     families: Arc<[Family]>,
     /// Families that every target has.
     of_targets: Vec<FamilyId>,
+    /// Families of which targets have a series where it is known of them.
+    of_some: Vec<FamilyId>,
     targets: Vec<TargetSeries>,
     host: Vec<(FamilyId, Arc<Labels>, Point)>,
 }
@@ -320,6 +358,7 @@ struct TargetSeries {
     info: Option<Arc<Labels>>,
     since_ns: u64,
     values: Arc<Values>,
+    states: Arc<Values>,
 }
 
 /// One series.
@@ -372,6 +411,17 @@ impl Snapshot {
                 point:
                     target.values.0.get(&id).map_or_else(|| Cow::Owned(none_of(family.kind)), Cow::Borrowed),
                 since_ns: target.since_ns,
+            }));
+        }
+        if self.of_some.contains(&id) {
+            series.extend(self.targets.iter().filter_map(|target| {
+                let point = target.values.0.get(&id).or_else(|| target.states.0.get(&id))?;
+                Some(Series {
+                    target: Some(&target.name),
+                    labels: &[],
+                    point: Cow::Borrowed(point),
+                    since_ns: target.since_ns,
+                })
             }));
         }
         series
