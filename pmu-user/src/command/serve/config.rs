@@ -10,7 +10,7 @@ use yaml_rust2::Yaml;
 
 use super::{
     Args,
-    flight::rule,
+    flight::{Measured, rule},
     yaml::{document, entries, string},
 };
 use crate::{
@@ -18,7 +18,6 @@ use crate::{
     file,
     machine::duration_ns,
     metric::{condition::Condition, exposed::Bounds},
-    table::metric::Family,
 };
 
 /// Bytes of the file.
@@ -34,36 +33,6 @@ pub(super) struct Settings {
     pub(super) linger: Duration,
     /// Rules of the flight recorder.
     pub(super) rules: Vec<Condition>,
-}
-
-/// What is counted, by which rules can be met.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Measured {
-    pub(super) off_cpu: bool,
-    pub(super) interrupts: bool,
-    pub(super) samples: bool,
-    pub(super) io: bool,
-    /// Is there a flight recorder?
-    pub(super) flight: bool,
-}
-
-impl Measured {
-    /// Why metrics of a family are not counted, if they are not.
-    fn lacks(self, family: Family) -> Option<&'static str> {
-        match family {
-            Family::OffCpu if !self.off_cpu => Some("serve counts that with --off-cpu"),
-            Family::Interrupts if !self.interrupts => Some("serve counts that with --interrupts"),
-            Family::Samples if !self.samples => Some("leave out --flight-stacks 0"),
-            _ if Family::IO.contains(&family) && !self.io => Some("leave out --no-io"),
-            _ => None,
-        }
-    }
-
-    /// Refuses a rule that cannot be met.
-    pub(super) fn expect(self, rule: &Condition) -> Result<(), String> {
-        let lacks = self.lacks(rule.measure.family());
-        lacks.map_or(Ok(()), |why| Err(format!("--when '{}' can never be met: {why}", rule.text)))
-    }
 }
 
 impl Settings {

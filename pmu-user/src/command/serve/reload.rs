@@ -12,10 +12,7 @@ use std::{
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{
-    config::{Measured, Settings},
-    http::Site,
-};
+use super::{config::Settings, flight::Measured, http::Site};
 use crate::{
     command::output,
     session::{

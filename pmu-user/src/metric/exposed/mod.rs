@@ -11,6 +11,7 @@ mod flight;
 mod growth;
 mod handlers;
 mod host;
+mod snapshot;
 mod target;
 mod targets;
 #[cfg(test)]
@@ -19,13 +20,14 @@ pub(crate) mod testing;
 mod tests;
 mod value;
 
-use std::{borrow::Cow, sync::Arc};
+use std::sync::Arc;
 
 pub use self::{
     accounts::{Account, Accountable},
     family::{Family, Kind},
     flight::FlightCounts,
     growth::{Growth, Period, Row, Whose},
+    snapshot::{Series, Snapshot},
     target::{Labels, info as target_info, name as target_name},
     targets::Bounds,
     value::{Observed, Point},
@@ -33,9 +35,10 @@ pub use self::{
 use self::{
     families::Families,
     host::Host,
+    snapshot::TargetSeries,
     target::OTHER,
     targets::Targets,
-    value::{FamilyId, Values, none_of},
+    value::{FamilyId, Values},
 };
 use super::{
     Report,
@@ -336,94 +339,4 @@ fn squared_error(known: &Known, factor: f64) -> Option<f64> {
     let is_estimate = known.how != How::Counted || known.low < known.high;
     let is_told = is_estimate && known.high.is_finite();
     is_told.then(|| ((known.high - known.low) / (2.0 * Z) * factor).powi(2))
-}
-
-/// What there is to scrape at one time.
-#[derive(Clone, Debug)]
-pub struct Snapshot {
-    /// Its number: the first is 1.
-    pub sequence: u64,
-    families: Arc<[Family]>,
-    /// Families that every target has.
-    of_targets: Vec<FamilyId>,
-    /// Families of which targets have a series where it is known of them.
-    of_some: Vec<FamilyId>,
-    targets: Vec<TargetSeries>,
-    host: Vec<(FamilyId, Arc<Labels>, Point)>,
-}
-
-#[derive(Clone, Debug)]
-struct TargetSeries {
-    name: Arc<str>,
-    info: Option<Arc<Labels>>,
-    since_ns: u64,
-    values: Arc<Values>,
-    states: Arc<Values>,
-}
-
-/// One series.
-#[derive(Debug)]
-pub struct Series<'a> {
-    /// The target that it is of, if it is of one.
-    pub target: Option<&'a str>,
-    /// Its other labels.
-    pub labels: &'a [(&'static str, String)],
-    /// What it says.
-    pub point: Cow<'a, Point>,
-    /// When it began, in ns since counting did.
-    pub since_ns: u64,
-}
-
-impl Snapshot {
-    /// Families in the order of their names, each with its series.
-    pub fn families(&self) -> impl Iterator<Item = (&Family, Vec<Series<'_>>)> {
-        let mut order: Vec<FamilyId> = (0..self.families.len()).collect();
-        order.sort_by(|one, other| self.families[*one].name.cmp(&self.families[*other].name));
-        let all = order.into_iter().map(|id| (&self.families[id], self.series(id)));
-        all.filter(|(_, series)| !series.is_empty())
-    }
-
-    fn series(&self, id: FamilyId) -> Vec<Series<'_>> {
-        let family = &self.families[id];
-        let of_host = self.host.iter().filter(|(of, ..)| *of == id);
-        let mut series: Vec<Series<'_>> = of_host
-            .map(|(_, labels, point)| Series {
-                target: None,
-                labels,
-                point: Cow::Borrowed(point),
-                since_ns: 0,
-            })
-            .collect();
-        if id == families::TARGET_INFO {
-            let infos = self.targets.iter().filter_map(|target| Some((target, target.info.as_ref()?)));
-            series.extend(infos.map(|(target, info)| Series {
-                target: Some(&target.name),
-                labels: info,
-                point: Cow::Owned(Point::Number(1.0)),
-                since_ns: target.since_ns,
-            }));
-        }
-        if self.of_targets.contains(&id) {
-            // What a target never did is known: it is 0.
-            series.extend(self.targets.iter().map(|target| Series {
-                target: Some(&target.name),
-                labels: &[],
-                point:
-                    target.values.0.get(&id).map_or_else(|| Cow::Owned(none_of(family.kind)), Cow::Borrowed),
-                since_ns: target.since_ns,
-            }));
-        }
-        if self.of_some.contains(&id) {
-            series.extend(self.targets.iter().filter_map(|target| {
-                let point = target.values.0.get(&id).or_else(|| target.states.0.get(&id))?;
-                Some(Series {
-                    target: Some(&target.name),
-                    labels: &[],
-                    point: Cow::Borrowed(point),
-                    since_ns: target.since_ns,
-                })
-            }));
-        }
-        series
-    }
 }

@@ -28,8 +28,10 @@ use self::{
     ring::{Bounds, Follows, Ring, SEGMENTS},
     writer::{Ask, Cause, Order, Told, write},
 };
-pub(super) use self::{rule::rule, writer::Refusal};
-use super::config::Measured;
+pub(super) use self::{
+    rule::{Measured, rule},
+    writer::Refusal,
+};
 use crate::{
     command::{failure::Usage, output, parse},
     drain::{Drain, Header, checkpoint::Checkpoint},
