@@ -147,6 +147,7 @@ fn build(root: &Path) -> Result<PathBuf, String> {
         "-Clink-arg=--btf".to_owned(),
         format!("-Clinker={}", linker()),
     ];
+    let flags: Vec<String> = flags.into_iter().chain(remapped(root, &target_dir)).collect();
     let mut cargo = Command::new(variable("CARGO")?);
     cargo
         .current_dir(root)
@@ -179,6 +180,30 @@ fn build(root: &Path) -> Result<PathBuf, String> {
             .to_owned());
     }
     Ok(target_dir.join(target).join("release"))
+}
+
+/// Flags by which an object holds no folder of who builds it: its BTF has the names of source files. Where lines are kept, the compiler
+/// must find the files to read the lines.
+fn remapped(root: &Path, target_dir: &Path) -> Vec<String> {
+    if env::var_os("PMBPF_BPF_LINES").is_some() {
+        return Vec::new();
+    }
+    let compiler = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let sysroot = Command::new(compiler).args(["--print", "sysroot"]).output().ok();
+    let sysroot = sysroot.and_then(|output| String::from_utf8(output.stdout).ok());
+    let home = || Some(PathBuf::from(env::var_os("HOME")?).join(".cargo"));
+    let cargo = env::var_os("CARGO_HOME").map(PathBuf::from).or_else(home);
+    let workspace = root.parent().map(Path::to_owned);
+    let all = [
+        (sysroot.map(|path| PathBuf::from(path.trim())), "/rust"),
+        (cargo, "/cargo"),
+        (workspace.and_then(|folder| folder.canonicalize().ok()), "/pmbpf"),
+        (target_dir.canonicalize().ok().or_else(|| Some(target_dir.to_owned())), "/build"),
+    ];
+    // The last that matches counts.
+    let flag =
+        |(from, to): (Option<PathBuf>, &str)| Some(format!("--remap-path-prefix={}={to}", from?.display()));
+    all.into_iter().filter_map(flag).collect()
 }
 
 /// The linker that `PMBPF_BPF_LINKER` names, that `cargo xtask setup` installed, or that PATH has.

@@ -3,7 +3,10 @@
 #[path = "contract/stack.rs"]
 mod stack;
 
-use std::collections::BTreeSet;
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 use aya_obj::Object;
 use pmbpf::bpf::{BY_ADDRESS, BY_TYPE, Built, IO_BY_ADDRESS, IO_BY_TYPE};
@@ -32,6 +35,22 @@ const SECTIONS: [&str; 3] = [".rodata", ".data", ".bss"];
 
 fn names<'a>(list: impl IntoIterator<Item = &'a str>) -> BTreeSet<String> {
     list.into_iter().map(str::to_owned).collect()
+}
+
+#[test]
+fn an_object_holds_no_folder_of_who_builds_it() {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.components().count() > 1);
+    let cargo = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    for folder in [Some(workspace.to_owned()), home, cargo].into_iter().flatten() {
+        let folder = folder.to_str().unwrap().as_bytes();
+        for object in OBJECTS.iter().map(|(object, ..)| object).chain(&IO_OBJECTS) {
+            let bytes = object.bytes();
+            let found = bytes.windows(folder.len()).position(|part| part == folder);
+            let text = found.map(|at| String::from_utf8(bytes[at..(at + 90).min(bytes.len())].to_vec()));
+            assert!(found.is_none(), "{text:?}");
+        }
+    }
 }
 
 #[test]

@@ -131,6 +131,56 @@ fn a_rule_makes_one_dump_as_long_as_it_holds() {
 }
 
 #[test]
+fn with_the_options_that_nobody_chose_an_incident_of_two_seconds_is_in_a_dump_with_its_stacks() {
+    let (above, spin, folder) = (Cgroup::new("incident"), workload("spin", &["-g"]), Folder::new("incident"));
+    let web = above.below("web");
+    let rule = format!("cpu_time>60% of {}", web.path);
+    let server = Server::plain(
+        pmbpf(),
+        &["--cgroup", &above.path, "--flight-recorder", folder.as_str(), "--when", &rule],
+    );
+    drop(web.spawn(&format!("{spin} 2")).wait());
+    let rows = report(&folder.dump("cpu_time"));
+    assert_close("CPU time", cpu_ns(&rows, &web), web.settled_usage_ns(), 0.02, 5e6);
+    let hot = |row: &&serde_json::Value| row["owner"]["path"] == web.path.as_str();
+    let samples: f64 = rows.of_kind("hot").filter(hot).map(|row| row["samples"].as_f64().unwrap()).sum();
+    assert!(samples > 20.0, "19 a second: {samples}");
+    let named = rows.of_kind("hot").filter(hot).filter(|row| row["frame"]["function"].is_string()).count();
+    assert!(named > 0, "{:?}", rows.of_kind("hot").collect::<Vec<_>>());
+    assert!(rows.of_kind("stack").next().is_some(), "callers are there, too");
+    assert_eq!(server.end(), Some(0));
+}
+
+#[test]
+fn what_follows_is_in_a_dump_and_0_waits_for_nothing() {
+    let (above, folder) = (Cgroup::new("after"), Folder::new("after"));
+    let arguments = ["--cgroup", &above.path, "--no-io", "--flight-recorder", folder.as_str()];
+    for (after, least_ns, most_ns) in [("0", 0.0, 3e9), ("4s", 3.9e9, 9e9)] {
+        let server = Server::start(&[&arguments[..], &["--flight-after", after]].concat());
+        signal(server.pid(), "USR1");
+        let dump = folder.dump("signal");
+        let length_ns = report(&dump).summary()["duration_ns"].as_f64().unwrap();
+        assert!((least_ns..most_ns).contains(&length_ns), "{after}: {length_ns}");
+        fs::remove_file(&dump).unwrap();
+        assert_eq!(server.end(), Some(0));
+    }
+    let refused = pmbpf()
+        .args([
+            "serve",
+            "--flight-recorder",
+            folder.as_str(),
+            "--flight-time",
+            "20s",
+            "--flight-after",
+            "15s",
+        ])
+        .output()
+        .unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&refused.stderr).contains("--flight-after is at most half"), "{}", text(&refused.stderr));
+}
+
+#[test]
 fn a_process_that_is_killed_leaves_its_minutes_to_the_next_and_a_folder_is_of_one_alone() {
     let (above, spin, folder) = (Cgroup::new("killed"), workload("spin", &["-g"]), Folder::new("killed"));
     let web = above.below("web");

@@ -29,6 +29,7 @@ mod session;
 mod support;
 mod workloads;
 
+mod accounts;
 mod blind;
 mod budget;
 mod cgroups;

@@ -30,12 +30,12 @@ impl Server {
 
     /// The same, with this command.
     pub(crate) fn begin(command: Command, arguments: &[&str]) -> Self {
-        Self::every("500ms", command, arguments)
+        Self::plain(command, &[&["-I", "500ms"], arguments].concat())
     }
 
-    /// The same, with intervals of this length.
-    fn every(interval: &str, mut command: Command, arguments: &[&str]) -> Self {
-        command.args(["serve", "--listen", "127.0.0.1:0", "-I", interval]).args(arguments);
+    /// The same with these options alone, and else what is unless told otherwise.
+    pub(crate) fn plain(mut command: Command, arguments: &[&str]) -> Self {
+        command.args(["serve", "--listen", "127.0.0.1:0"]).args(arguments);
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap());
         let address = loop {
@@ -179,7 +179,7 @@ fn increases_over_targets_that_come_and_go_are_what_the_kernel_accounts() {
 
 fn cgroups_that_come_and_go_between_readings_that_are_seconds_apart_are_not_lost() {
     let above = Cgroup::new("crowd");
-    let server = Server::every("5s", pmbpf(), &["--no-io"]);
+    let server = Server::plain(pmbpf(), &["-I", "5s", "--no-io"]);
     let (begun, mut came) = (Instant::now(), 0);
     while begun.elapsed() < Duration::from_secs(6) {
         let group = above.below(&came.to_string());

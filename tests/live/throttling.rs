@@ -20,8 +20,8 @@ use crate::{
 const CPU: &str = "1";
 
 /// A cgroup whose tasks have the CPU for 20 ms of each 100 ms, by whichever hierarchy limits CPU time here.
-struct Limited {
-    group: Cgroup,
+pub(crate) struct Limited {
+    pub(crate) group: Cgroup,
     /// The folder that has the limit: of a v1 hierarchy, or of the v2 cgroup.
     folder: PathBuf,
     is_v1: bool,
@@ -29,7 +29,7 @@ struct Limited {
 }
 
 impl Limited {
-    fn new() -> Option<Self> {
+    pub(crate) fn new() -> Option<Self> {
         let layout = Layout::read(Path::new("/")).unwrap();
         let v1 = Path::new("/sys/fs/cgroup/cpu");
         let group = Cgroup::new("quota");
@@ -49,14 +49,14 @@ impl Limited {
     }
 
     /// Time in ns for which it was throttled so far, by the kernel.
-    fn throttled_ns(&self) -> f64 {
+    pub(crate) fn throttled_ns(&self) -> f64 {
         let stat = fs::read_to_string(self.folder.join("cpu.stat")).unwrap();
         let value = |name| stat.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok());
         value("throttled_time ").or_else(|| Some(value("throttled_usec ")? * 1e3)).unwrap()
     }
 
     /// Starts a spinner that first enters the limit's cgroup, then the one that is counted, and notes its `run_delay` until then.
-    fn spin(&self, seconds: &str) -> Spinner {
+    pub(crate) fn spin(&self, seconds: &str) -> Spinner {
         let before = Scratch::new("run_delay");
         let script = format!(
             "echo $$ > {}/cgroup.procs; echo $$ > {}/cgroup.procs; cat /proc/$$/schedstat > {}; exec {} {seconds}",
@@ -81,7 +81,7 @@ impl Drop for Limited {
     }
 }
 
-struct Spinner {
+pub(crate) struct Spinner {
     child: Child,
     before: Scratch,
 }
@@ -89,7 +89,7 @@ struct Spinner {
 impl Spinner {
     /// Waits for its end; for how long it could run and did not, by the kernel, in ns. What it waited for a CPU before it was in the cgroup is
     /// none of it.
-    fn run_delay_ns(&mut self) -> f64 {
+    pub(crate) fn run_delay_ns(&mut self) -> f64 {
         let path = format!("/proc/{}/schedstat", self.child.id());
         let state = format!("/proc/{}/stat", self.child.id());
         wait_until("it has ended", || fs::read_to_string(&state).unwrap().contains(") Z "));

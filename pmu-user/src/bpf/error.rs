@@ -9,7 +9,7 @@ use super::{btf::BtfError, fallback::Lack, probe};
 use crate::{
     machine::{
         pid_namespace::{MOUNT_OWN, OtherProc},
-        privilege::{LIFT_FILTER, Privileges},
+        privilege::Privileges,
     },
     plan::Class,
 };
@@ -177,7 +177,7 @@ impl LoadError {
             return Some(MEMLOCK.to_owned());
         }
         if self.class() == Class::NotPermitted && privileges.is_filtered {
-            return Some(LIFT_FILTER.to_owned());
+            return Some(privileges.lift_filter());
         }
         match self {
             _ if self.errno() == Some(Errno::MFILE) => Some(privileges.advice_on_open_files()),
@@ -256,7 +256,8 @@ mod tests {
     #[test]
     fn a_filter_of_system_calls_is_named_where_capabilities_do_not_help() {
         let error = LoadError::Map { name: "COUNTERS", error: io::Error::from_raw_os_error(libc::EPERM) };
-        let all = Privileges { effective: u64::MAX, is_filtered: true, ..Privileges::read(Path::new("/")) };
+        let read = Privileges::read(Path::new("/"));
+        let all = Privileges { effective: u64::MAX, is_filtered: true, is_contained: false, ..read };
         assert!(error.hint(&all).unwrap_or_default().contains("seccomp=unconfined"), "{error:?}");
         let none = Privileges { effective: 0, ..all };
         assert!(error.hint(&none).unwrap_or_default().contains("cap_bpf"), "what is missing comes first");

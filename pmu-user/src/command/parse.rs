@@ -32,6 +32,12 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     duration.ok_or_else(|| format!("`{text}` is too short or too long"))
 }
 
+/// The same, or 0.
+pub(super) fn duration_or_none(text: &str) -> Result<Duration, String> {
+    let number = text.trim_end_matches(|character: char| character.is_ascii_alphabetic());
+    if number.parse() == Ok(0.0) { Ok(Duration::ZERO) } else { duration(text) }
+}
+
 /// The shortest interval between reports: below, draining would cost more than what it shows.
 const INTERVAL_MIN: Duration = Duration::from_millis(10);
 

@@ -1,6 +1,8 @@
 //! `pmbpf serve`: counts until it is told to end, and lets servers of metrics scrape what it has counted.
 
+mod accounts;
 mod answer;
+mod config;
 mod flight;
 mod http;
 mod live;
@@ -9,10 +11,12 @@ mod places;
 mod profiles;
 mod published;
 mod push;
+mod reload;
 #[cfg(feature = "parquet")]
 mod tables;
 mod tls;
 mod web;
+mod yaml;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -35,6 +39,10 @@ pub(super) struct Args {
     /// Encrypt, and ask who is there, as this file says, which is one of node_exporter's; SIGHUP reads it again
     #[arg(long, value_name = "FILE", help_heading = "Server")]
     web_config: Option<PathBuf>,
+    /// Take `max-targets`, `max-series`, `linger` and `when` from this file (YAML), in place of the options; SIGHUP reads it again, and what
+    /// was counted stays
+    #[arg(long, value_name = "FILE", help_heading = "Server")]
+    config: Option<PathBuf>,
     /// Push to an OpenTelemetry collector as well, by OTLP over HTTP: http://HOST:PORT, or with a path
     #[arg(long, value_name = "URL", value_parser = push::metrics_url, help_heading = "Server")]
     otlp: Option<hyper::Uri>,
@@ -49,9 +57,10 @@ pub(super) struct Args {
     /// Count this cgroup and those below (repeatable); a path, or a name as `run --cgroup` takes it [default: everything]
     #[arg(long, value_name = "NAME", help_heading = "Target")]
     cgroup: Vec<String>,
-    /// Length of an interval: what is scraped is at most so old
-    #[arg(short = 'I', long, value_name = "TIME", value_parser = parse::interval, default_value = "5s", help_heading = "Time")]
-    interval: Duration,
+    /// Length of an interval: what is scraped is at most so old, and rules of the flight recorder are held against each
+    /// [default: 5s; 1s with --flight-recorder]
+    #[arg(short = 'I', long, value_name = "TIME", value_parser = parse::interval, help_heading = "Time")]
+    interval: Option<Duration>,
     /// Stop after this time: seconds, or as 500ms or 2m
     #[arg(short, long, value_name = "TIME", value_parser = parse::duration, help_heading = "Time")]
     duration: Option<Duration>,

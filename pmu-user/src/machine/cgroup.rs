@@ -36,8 +36,8 @@ pub(crate) fn ancestors(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     parents.chain((path.len() > 1 && path.starts_with(b"/")).then_some(&b"/"[..]))
 }
 
-/// Controllers of v1 hierarchies whose limits are read.
-const LIMITED_V1: [&str; 2] = ["cpu", "blkio"];
+/// Controllers of v1 hierarchies whose limits and accounts are read.
+const LIMITED_V1: [&str; 3] = ["cpu", "blkio", "memory"];
 
 /// Where the hierarchies are mounted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,7 +46,7 @@ pub struct Layout {
     pub v2: Option<PathBuf>,
     /// Controllers (or names) of the mounted v1 hierarchies.
     pub v1: Vec<String>,
-    /// Mount points of the v1 hierarchies whose limits are read, by controller.
+    /// Mount points of the v1 hierarchies whose limits and accounts are read, by controller.
     #[serde(skip)]
     pub controllers: Vec<(&'static str, PathBuf)>,
 }

@@ -1,5 +1,6 @@
 //! What this host is. Every function takes the root of the file system, so that a folder can be a machine.
 
+pub mod accounting;
 pub mod cgroup;
 pub mod container;
 pub mod cpu;

@@ -101,7 +101,7 @@ fn stalls(resource: &str, file: &File) -> Stalls {
 
 /// The totals of a file: `some avg10=0.00 avg60=0.00 avg300=0.00 total=17`. The kernel writes what it does not know of the whole host,
 /// all tasks that wait for a CPU, as 0 (`psi_show`).
-fn parse(resource: &str, text: &str) -> Stalls {
+pub(super) fn parse(resource: &str, text: &str) -> Stalls {
     let total = |line: &str| {
         let (kind, rest) = line.split_once(' ')?;
         let name = format!("{resource}.{kind}");

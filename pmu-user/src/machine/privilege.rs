@@ -39,6 +39,8 @@ pub struct Privileges {
     pub host_users: Option<bool>,
     /// Does a filter of system calls (seccomp) stand before the kernel, as a container's does?
     pub is_filtered: bool,
+    /// Is this process in a container?
+    pub is_contained: bool,
     /// Soft and hard limit of open files.
     pub open_files: (u64, u64),
     /// Soft and hard limit of locked memory in bytes; matters to BPF before Linux 5.11.
@@ -56,9 +58,19 @@ fn is_filter(line: &str) -> bool {
     line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() == "2")
 }
 
-/// What helps where a filter refuses what the capabilities allow.
-pub(crate) const LIFT_FILTER: &str = "the capabilities are there, and a filter of system calls (seccomp) refuses: run the container with \
-     --security-opt seccomp=unconfined (Kubernetes: seccompProfile Unconfined); pmbpf filters its own calls once it counts";
+/// What runtimes leave in a container's root: docker, podman.
+const MARKS: [&str; 2] = [".dockerenv", "run/.containerenv"];
+
+/// Does the root look like a container's? By what its runtime left, else by its layers. A virtual machine may have been made of an image,
+/// too.
+fn is_of_an_image(root: &Path) -> bool {
+    let mounts = read(root, "proc/self/mountinfo").unwrap_or_default();
+    let is_of_layers = |line: &str| {
+        let point = line.split(' ').nth(4);
+        point == Some("/") && line.split_once(" - ").is_some_and(|(_, rest)| rest.starts_with("overlay "))
+    };
+    MARKS.iter().any(|mark| root.join(mark).exists()) || mounts.lines().any(is_of_layers)
+}
 
 impl Privileges {
     /// Reads the rights of this process on the host below `root`. Never fails: what cannot be read is not known.
@@ -68,6 +80,12 @@ impl Privileges {
         let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
         let namespace = |kind: &str| std::fs::read_link(root.join("proc/self/ns").join(kind)).ok();
         let limits = read(root, "proc/self/limits").unwrap_or_default();
+        let is_filtered = status.lines().any(is_filter);
+        let host_pids = namespace("pid").map(|link| link.as_os_str() == FIRST_PID_NAMESPACE);
+        // A container of the host's process ids sees the host's first process, whose mounts are others.
+        let mounts_of_first = std::fs::read_link(root.join("proc/1/ns/mnt")).ok();
+        let has_other_mounts = mounts_of_first.is_some_and(|link| Some(link) != namespace("mnt"));
+        let is_apart = host_pids == Some(false) || is_filtered || has_other_mounts;
         Self {
             effective: effective.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0),
             paranoid: number("proc/sys/kernel/perf_event_paranoid"),
@@ -75,9 +93,10 @@ impl Privileges {
             kptr_restrict: number("proc/sys/kernel/kptr_restrict"),
             lockdown: read(root, "sys/kernel/security/lockdown")
                 .map_or("unknown".to_owned(), |file| lockdown(&file)),
-            host_pids: namespace("pid").map(|link| link.as_os_str() == FIRST_PID_NAMESPACE),
+            host_pids,
             host_users: namespace("user").map(|link| link.as_os_str() == FIRST_USER_NAMESPACE),
-            is_filtered: status.lines().any(is_filter),
+            is_filtered,
+            is_contained: is_apart && is_of_an_image(root),
             open_files: limit(&limits, "Max open files"),
             locked_bytes: limit(&limits, "Max locked memory"),
         }
@@ -125,15 +144,50 @@ impl Privileges {
 
     /// What stands in the way of a call that was refused, and the smallest thing that would remove it.
     pub fn advice(&self) -> String {
-        self.advice_for("cap_bpf,cap_perfmon,cap_syslog")
+        self.advice_for("cap_bpf,cap_perfmon,cap_syslog", self.can_collect())
     }
 
     /// The same for plain counters, which need less.
     pub fn advice_to_count(&self) -> String {
-        self.advice_for("cap_perfmon")
+        self.advice_for("cap_perfmon", self.can_count())
     }
 
-    fn advice_for(&self, capabilities: &str) -> String {
+    /// May counters be opened, whatever kernel.perf_event_paranoid is?
+    pub fn can_count(&self) -> bool {
+        (self.has("cap_sys_admin") || self.has("cap_perfmon")) && self.host_users != Some(false)
+    }
+
+    /// What helps where a filter of system calls refuses what the capabilities allow.
+    pub fn lift_filter(&self) -> String {
+        let allowing = if self.is_contained {
+            "run the container with --security-opt seccomp=unconfined (Kubernetes: seccompProfile Unconfined)"
+        } else {
+            "allow bpf and perf_event_open there (systemd: SystemCallFilter=bpf perf_event_open; a container: --security-opt seccomp=unconfined)"
+        };
+        format!(
+            "the capabilities are there, and a filter of system calls (seccomp) refuses: {allowing}; pmbpf filters its own calls once it counts"
+        )
+    }
+
+    /// How these capabilities (`cap_bpf,cap_perfmon`) are given to pmbpf here.
+    pub fn grant(&self, capabilities: &str) -> String {
+        if !self.is_contained {
+            return format!("setcap {capabilities}=ep on pmbpf; or run it with sudo");
+        }
+        let names = capabilities.replace("cap_", "");
+        // A runtime's own filter goes by capabilities in some versions, and not in others.
+        let filter = if self.is_filtered { " --security-opt seccomp=unconfined" } else { "" };
+        let profile = if self.is_filtered { ", and seccompProfile Unconfined" } else { "" };
+        format!(
+            "run the container with --cap-add={names}{filter} (Kubernetes: capabilities.add [{}]{profile})",
+            names.to_uppercase().replace(',', ", ")
+        )
+    }
+
+    fn advice_for(&self, capabilities: &str, holds: bool) -> String {
+        if holds && self.is_filtered {
+            return self.lift_filter();
+        }
         let mut lines = vec![format!("this process holds {}", self.held())];
         if self.host_users == Some(false) {
             lines.push(
@@ -150,7 +204,7 @@ impl Privileges {
                     .to_owned(),
             );
         }
-        lines.push(format!("least privilege: setcap {capabilities}=ep on pmbpf; or run it with sudo"));
+        lines.push(format!("least privilege: {}", self.grant(capabilities)));
         lines.join("\n")
     }
 }
@@ -218,6 +272,49 @@ mod tests {
     fn the_active_lockdown_mode_stands_in_brackets() {
         assert_eq!(lockdown("none [integrity] confidentiality\n"), "integrity");
         assert_eq!(lockdown(""), "none");
+    }
+
+    #[test]
+    fn what_helps_in_a_container_is_said_in_words_of_its_runtime() {
+        let host = Privileges {
+            effective: 0,
+            is_contained: false,
+            is_filtered: false,
+            host_users: Some(true),
+            lockdown: "none".to_owned(),
+            ..Privileges::read(std::path::Path::new("/"))
+        };
+        assert!(
+            host.advice().ends_with("setcap cap_bpf,cap_perfmon,cap_syslog=ep on pmbpf; or run it with sudo")
+        );
+        let contained = Privileges { is_contained: true, is_filtered: true, ..host.clone() };
+        let advice = contained.advice();
+        assert!(
+            advice.contains("--cap-add=bpf,perfmon,syslog --security-opt seccomp=unconfined"),
+            "{advice}"
+        );
+        assert!(advice.contains("capabilities.add [BPF, PERFMON, SYSLOG]"), "{advice}");
+        assert!(!advice.contains("setcap") && !advice.contains("sudo"), "{advice}");
+        let perfmon = Privileges { effective: 1 << 38, ..contained.clone() };
+        let advice = perfmon.advice_to_count();
+        assert!(
+            advice.contains("--security-opt seccomp=unconfined") && !advice.contains("cap-add"),
+            "{advice}"
+        );
+        let of_unit = Privileges { is_contained: false, ..perfmon };
+        assert!(of_unit.advice_to_count().contains("SystemCallFilter=bpf perf_event_open"));
+    }
+
+    #[test]
+    fn a_container_is_known_by_what_its_runtime_leaves_or_by_a_root_of_layers() {
+        use crate::machine::testing::Tree;
+        let is = |files: &[(&str, &str)]| super::is_of_an_image(&Tree::new(files).root);
+        assert!(is(&[(".dockerenv", "")]) && is(&[("run/.containerenv", "")]));
+        let mounts = |kind: &str| format!("31 1 254:1 / / rw,relatime shared:1 - {kind} /dev/vda rw\n");
+        assert!(is(&[("proc/self/mountinfo", &mounts("overlay"))]));
+        assert!(!is(&[("proc/self/mountinfo", &mounts("ext4"))]));
+        let below = "31 1 0:9 / /var/lib/merged rw - overlay overlay rw\n";
+        assert!(!is(&[("proc/self/mountinfo", below)]), "a host that runs containers");
     }
 
     #[test]

@@ -244,6 +244,20 @@ impl Conditions {
         Self { all, held: HashMap::new() }
     }
 
+    /// Others in place of these; what held of one that stays goes on to hold.
+    pub fn replace(&mut self, all: Vec<Condition>) {
+        let stays = |about: &About| {
+            let before = self.all.get(about.condition)?;
+            all.iter().position(|condition| condition.text == before.text)
+        };
+        let held = self.held.iter().filter_map(|(about, since)| {
+            let condition = stays(about)?;
+            Some((About { condition, ..about.clone() }, *since))
+        });
+        self.held = held.collect();
+        self.all = all;
+    }
+
     /// The condition at a place.
     #[must_use]
     pub fn at(&self, place: usize) -> Option<&Condition> {

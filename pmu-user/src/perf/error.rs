@@ -50,6 +50,8 @@ pub struct OpenError {
     pub(super) advice: &'static str,
     /// What it was opened for.
     pub(super) purpose: Purpose,
+    /// May it count in user mode only, which its name does not say?
+    pub(super) may_be_user_only: bool,
 }
 
 /// What an event is opened for: that decides which rights it takes.
@@ -65,7 +67,7 @@ impl OpenError {
     pub(super) fn new(event: &str, pmu: Option<String>, site: Site, error: io::Error) -> Self {
         let event = event.to_owned();
         let (call, purpose) = ("perf_event_open", Purpose::Program);
-        Self { event, pmu, site, call, error, advice: ENCODING, purpose }
+        Self { event, pmu, site, call, error, advice: ENCODING, purpose, may_be_user_only: false }
     }
 
     /// For an event of a planned group.
@@ -94,7 +96,14 @@ impl OpenError {
             _ if index > 0 => FULL,
             _ => ENCODING,
         };
-        Self { advice, purpose: Purpose::Count, ..Self::new(&event.name, Some(at.pmu.clone()), site, error) }
+        let may_be_user_only = !(modifiers.user || modifiers.kernel || modifiers.hypervisor);
+        let purpose = Purpose::Count;
+        Self {
+            advice,
+            purpose,
+            may_be_user_only,
+            ..Self::new(&event.name, Some(at.pmu.clone()), site, error)
+        }
     }
 
     /// Whether a group that was refused for this may go when its events are opened one by one.
@@ -171,14 +180,24 @@ impl OpenError {
         }
         let advice = privileges.advice_to_count();
         match (self.site, privileges.paranoid) {
+            // A filter refuses that as well.
+            _ if privileges.is_filtered => advice,
             // Level 2 keeps the kernel's share from unprivileged processes (kernel/events/core.c,
             // `perf_event_open`, 6.12).
-            (Site::Thread(_), Some(2)) => {
-                format!("{advice}\nwithout it: count user mode only, as {}:u", self.event)
+            (Site::Thread(_), Some(2)) if self.may_be_user_only => {
+                format!("{advice}\nwithout it: count user mode only, as {}", in_user_mode(&self.event))
             }
             _ => advice,
         }
     }
+}
+
+/// An event's name with `u`, behind the modifiers that it has.
+fn in_user_mode(event: &str) -> String {
+    const MODIFIERS: &str = "GHIpPSDWeb";
+    let modified =
+        event.rsplit_once(':').is_some_and(|(_, last)| last.chars().all(|c| MODIFIERS.contains(c)));
+    if modified { format!("{event}u") } else { format!("{event}:u") }
 }
 
 const ENCODING: &str = "the PMU refuses this encoding or one of its modifiers";
@@ -192,8 +211,34 @@ const MODELESS: &str = "a PMU outside the cores cannot tell user from kernel mod
 
 #[cfg(test)]
 mod tests {
-    use super::{OpenError, Site};
-    use crate::{machine::cpu::Cpu, plan::Class};
+    use super::{OpenError, Site, in_user_mode};
+    use crate::{
+        machine::{cpu::Cpu, privilege::Privileges},
+        plan::Class,
+    };
+
+    #[test]
+    fn user_mode_is_advised_where_an_event_says_no_mode_and_no_filter_refuses() {
+        let privileges = Privileges {
+            effective: 0,
+            paranoid: Some(2),
+            is_filtered: false,
+            ..Privileges::read(std::path::Path::new("/"))
+        };
+        let refused = |may_be_user_only| OpenError {
+            purpose: super::Purpose::Count,
+            may_be_user_only,
+            ..OpenError::new("task-clock", None, Site::Thread(1), std::io::Error::from_raw_os_error(1))
+        };
+        let hint = |error: &OpenError, privileges| error.hint(privileges).unwrap();
+        let plain = refused(true);
+        assert!(hint(&plain, &privileges).ends_with("as task-clock:u"));
+        assert!(!hint(&refused(false), &privileges).contains("user mode"), "it counts user mode already");
+        let filtered = Privileges { is_filtered: true, ..privileges.clone() };
+        assert!(!hint(&plain, &filtered).contains("user mode"), "that is refused as well");
+        assert_eq!(in_user_mode("cycles:pp"), "cycles:ppu");
+        assert_eq!(in_user_mode("sched:sched_switch"), "sched:sched_switch:u");
+    }
 
     #[test]
     fn an_error_names_event_pmu_and_place() {

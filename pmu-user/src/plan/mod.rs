@@ -37,8 +37,8 @@ pub use self::{
 use self::{
     metrics::Choice,
     request::{
-        By, Culprits, Descend, Inherit, Interrupts, OffCpu, Request, Stacks, Target as Asked, Unwind,
-        WantedMetrics,
+        By, CgroupPressure, Culprits, Descend, Inherit, Interrupts, OffCpu, Request, Stacks, Target as Asked,
+        Unwind, WantedMetrics,
     },
     target::resolve,
 };
@@ -121,6 +121,9 @@ pub struct Plan {
     /// Interrupt handlers, and whom they interrupt.
     #[serde(default, skip_serializing_if = "Interrupts::is_no")]
     pub interrupts: Interrupts,
+    /// Pressure of cgroups.
+    #[serde(skip)]
+    pub cgroup_pressure: CgroupPressure,
     /// Share of the CPUs (0 to 1) that counting may cost before work is stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<f64>,
@@ -180,6 +183,7 @@ impl Plan {
             culprits: request.culprits,
             off_cpu: request.off_cpu,
             interrupts: request.interrupts,
+            cgroup_pressure: request.cgroup_pressure,
             budget: request.budget,
             interval: request.interval,
             duration: request.duration,

@@ -84,6 +84,16 @@ pub enum Stacks {
     No,
 }
 
+/// Is pressure of cgroups in every drain, beside the host's?
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CgroupPressure {
+    /// It is.
+    #[default]
+    Yes,
+    /// It is not: another one reads it.
+    No,
+}
+
 /// Does time off the CPU count, by what tasks wait for?
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -222,6 +232,8 @@ pub struct Request {
     pub off_cpu: OffCpu,
     /// Interrupt handlers.
     pub interrupts: Interrupts,
+    /// Pressure of cgroups.
+    pub cgroup_pressure: CgroupPressure,
     /// Share of the CPUs (0 to 1) that counting may cost before work is stopped.
     pub budget: Option<f64>,
     /// Report every so often.
@@ -255,6 +267,7 @@ impl Default for Request {
             culprits: Culprits::Yes,
             off_cpu: OffCpu::No,
             interrupts: Interrupts::No,
+            cgroup_pressure: CgroupPressure::Yes,
             budget: None,
             interval: None,
             tick_max: super::TICK,

@@ -15,6 +15,8 @@ pub enum Duty {
     CollectAndSignal,
     /// Read what the kernel accounts to processes of others.
     ReadAccounts,
+    /// Read configurations again, which may be root's alone.
+    Reread,
     /// Answer strangers, which takes no right.
     Answer,
     /// Write files of our own, where whoever started us may.
@@ -28,6 +30,7 @@ pub fn confine(duty: Duty) {
         Duty::Collect => collect,
         Duty::CollectAndSignal => collect | CapabilitySet::KILL,
         Duty::ReadAccounts => CapabilitySet::SYS_PTRACE,
+        Duty::Reread => CapabilitySet::DAC_READ_SEARCH,
         Duty::Answer | Duty::Write => CapabilitySet::empty(),
     });
     let _ = filter().map(|filter| seccompiler::apply_filter(&filter));

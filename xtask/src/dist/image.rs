@@ -1,4 +1,5 @@
-//! A container image of nothing but the binary, as an OCI archive (image-spec 1.1): `podman load -i`, `skopeo copy oci-archive:`.
+//! Container images of nothing but the binary, as OCI archives (image-spec 1.1): one for each processor, and one of both with an index.
+//! `podman load -i`, `docker load -i`, `ctr images import`, `skopeo copy --all oci-archive:`.
 
 use std::{
     fs,
@@ -17,10 +18,18 @@ struct Blob {
     size: usize,
 }
 
-/// Writes the archive.
-pub(super) fn write(release: &Release, binary: &Path, architecture: &str) -> anyhow::Result<()> {
-    let name = format!("pmbpf-{}-{architecture}.oci", release.version);
-    let layout = release.folder.join(&name);
+/// What containers know the image by. A name without a registry would be one of Docker's, where others may give it to what they like.
+const REPOSITORY: &str = "localhost/pmbpf";
+
+/// The image for a processor: its manifest as others point to it, and the folder that has it.
+pub(super) struct Image {
+    manifest: Value,
+    layout: PathBuf,
+}
+
+/// Writes the archive for a processor, which docker of any age takes as well.
+pub(super) fn write(release: &Release, binary: &Path, architecture: &str) -> anyhow::Result<Image> {
+    let layout = release.folder.join(format!("image-{architecture}"));
     fs::create_dir_all(layout.join("blobs/sha256"))?;
     let (layer, plain) = layer(release, binary, &layout)?;
     let created = release.date_in_words()?;
@@ -39,21 +48,66 @@ pub(super) fn write(release: &Release, binary: &Path, architecture: &str) -> any
         "history": [{"created": created, "created_by": "cargo xtask dist"}],
     });
     let config = blob(&layout, config.to_string().as_bytes())?;
-    let of = |blob: &Blob, kind: &str| json!({"mediaType": kind, "digest": blob.digest, "size": blob.size});
     let manifest = json!({
         "schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
-        "config": of(&config, "application/vnd.oci.image.config.v1+json"),
-        "layers": [of(&layer, "application/vnd.oci.image.layer.v1.tar+gzip")],
+        "config": descriptor(&config, "application/vnd.oci.image.config.v1+json"),
+        "layers": [descriptor(&layer, "application/vnd.oci.image.layer.v1.tar+gzip")],
     });
     let manifest = blob(&layout, manifest.to_string().as_bytes())?;
-    let mut entry: Value = of(&manifest, "application/vnd.oci.image.manifest.v1+json");
-    entry["platform"] = json!({"architecture": architecture, "os": "linux"});
-    entry["annotations"] = json!({"org.opencontainers.image.ref.name": format!("pmbpf:{}", release.version)});
-    fs::write(layout.join("index.json"), json!({"schemaVersion": 2, "manifests": [entry]}).to_string())?;
-    fs::write(layout.join("oci-layout"), json!({"imageLayoutVersion": "1.0.0"}).to_string())?;
-    release.tar(&release.folder.join(format!("{name}.tar")), &layout, ".")?;
-    fs::remove_dir_all(&layout)?;
+    let mut manifest = descriptor(&manifest, "application/vnd.oci.image.manifest.v1+json");
+    manifest["platform"] = json!({"architecture": architecture, "os": "linux"});
+    // Docker before 25 reads this file alone.
+    let of_docker = json!([{
+        "Config": place(&config), "Layers": [place(&layer)],
+        "RepoTags": [format!("{REPOSITORY}:{}", release.version)],
+    }]);
+    fs::write(layout.join("manifest.json"), of_docker.to_string())?;
+    archive(
+        release,
+        &layout,
+        manifest.clone(),
+        &format!("pmbpf-{}-{architecture}.oci.tar", release.version),
+    )?;
+    fs::remove_file(layout.join("manifest.json"))?;
+    Ok(Image { manifest, layout })
+}
+
+/// Writes one archive of the images for all processors, of which every node takes its own.
+pub(super) fn write_all(release: &Release, images: &[Image]) -> anyhow::Result<()> {
+    let [first, others @ ..] = images else { return Ok(()) };
+    for image in others {
+        for blob in fs::read_dir(image.layout.join("blobs/sha256"))?.flatten() {
+            fs::copy(blob.path(), first.layout.join("blobs/sha256").join(blob.file_name()))?;
+        }
+    }
+    let manifests: Vec<&Value> = images.iter().map(|image| &image.manifest).collect();
+    let kind = "application/vnd.oci.image.index.v1+json";
+    let index = json!({"schemaVersion": 2, "mediaType": kind, "manifests": manifests});
+    let index = blob(&first.layout, index.to_string().as_bytes())?;
+    let name = format!("pmbpf-{}.oci.tar", release.version);
+    archive(release, &first.layout, descriptor(&index, kind), &name)?;
+    images.iter().try_for_each(|image| fs::remove_dir_all(&image.layout))?;
     Ok(())
+}
+
+/// Writes an archive of a layout whose entry is this image or index.
+fn archive(release: &Release, layout: &Path, mut entry: Value, name: &str) -> anyhow::Result<()> {
+    let image = format!("{REPOSITORY}:{}", release.version);
+    entry["annotations"] =
+        json!({"org.opencontainers.image.ref.name": image, "io.containerd.image.name": image});
+    let index = json!({"schemaVersion": 2, "manifests": [entry]});
+    fs::write(layout.join("index.json"), index.to_string())?;
+    fs::write(layout.join("oci-layout"), json!({"imageLayoutVersion": "1.0.0"}).to_string())?;
+    release.tar(&release.folder.join(name), layout, ".")
+}
+
+fn descriptor(blob: &Blob, kind: &str) -> Value {
+    json!({"mediaType": kind, "digest": blob.digest, "size": blob.size})
+}
+
+/// Where a file lies in the layout.
+fn place(blob: &Blob) -> String {
+    format!("blobs/{}", blob.digest.replace(':', "/"))
 }
 
 /// The only layer, and the hash of what it is uncompressed.

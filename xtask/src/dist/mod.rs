@@ -3,15 +3,19 @@
 
 mod image;
 mod materials;
+mod paths;
 mod source;
+mod twice;
 
 use std::{
-    env, fs,
+    env,
+    ffi::OsString,
+    fs,
     path::{Path, PathBuf},
     process::Command,
 };
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use sha2::{Digest as _, Sha256};
 
 use crate::{
@@ -32,7 +36,7 @@ pub(crate) struct Args {
     /// For this processor alone
     #[arg(long, value_name = "PROCESSOR")]
     arch: Option<Architecture>,
-    /// Build each binary a second time, elsewhere, and compare
+    /// Make all of it a second time, of a clone of this commit in another folder, as another user where this one is root, and compare
     #[arg(long)]
     twice: bool,
 }
@@ -55,28 +59,31 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let release = Release { version: version()?, date: date()?, folder };
     let generated = generated(&release.folder)?;
     let architectures = args.arch.map_or_else(|| ALL.to_vec(), |one| vec![one]);
-    let mut objects = Vec::new();
+    let (mut objects, mut images) = (Vec::new(), Vec::new());
     for architecture in architectures {
         let name = architecture.debian();
         say(&format!("dist: {name}"));
-        let Fixed { binary, objects: of_this } = fixed(architecture, args.twice)?;
+        let Fixed { binary, objects: of_this } =
+            build::fixed(target(architecture), &root().join("target/dist-build"))?;
+        paths::expect_none(&binary)?;
         objects.push((architecture, of_this));
         fs::write(
             generated.join("pmbpf.cdx.json"),
             materials::list(&release.version, target(architecture))?,
         )?;
-        let date = format!("--date=@{}", release.date);
-        succeed(Command::new("find").arg(&generated).args(["-exec", "touch", &date, "{}", "+"]))?;
+        touch(&release, &generated)?;
         archive(&release, &binary, &generated, name)?;
-        image::write(&release, &binary, name)?;
+        images.push(image::write(&release, &binary, name)?);
         packages(&release, &binary, &generated, (name, &PACKAGERS))?;
     }
+    image::write_all(&release, &images)?;
     if objects.len() == ALL.len() {
         source::write(&release, &objects)?;
     } else {
         say("source: SKIPPED: it has the BPF objects for both processors");
     }
-    sums(&release.folder)
+    sums(&release.folder)?;
+    if args.twice { twice::compare(&release.folder, args.arch) } else { Ok(()) }
 }
 
 /// Manual pages and completions, in a folder of that folder.
@@ -129,20 +136,6 @@ const fn target(architecture: Architecture) -> &'static str {
         Architecture::X86 => "x86_64-unknown-linux-musl",
         Architecture::Arm => "aarch64-unknown-linux-musl",
     }
-}
-
-/// The static binary for a processor, and its BPF objects; a second binary, if it is built twice, is the same.
-fn fixed(architecture: Architecture, twice: bool) -> anyhow::Result<Fixed> {
-    let first = build::fixed(target(architecture), &root().join("target/dist-build"))?;
-    if twice {
-        let second = build::fixed(target(architecture), &root().join("target/dist-again"))?;
-        let (first, second) = (&first.binary, &second.binary);
-        if fs::read(first)? != fs::read(second)? {
-            bail!("two builds differ: {} and {}", first.display(), second.display());
-        }
-        say("dist: two builds are the same");
-    }
-    Ok(first)
 }
 
 /// The binary, what belongs to it, and texts, as people unpack them.
@@ -198,9 +191,10 @@ fn packages(
             return Ok(());
         }
     };
+    let tree = tree(release, binary, generated)?;
     for packager in packagers {
         let mut command = Command::new(&nfpm);
-        command.current_dir(root()).args([
+        command.current_dir(&tree).args([
             "package",
             "--config",
             "packaging/nfpm.yaml",
@@ -209,11 +203,40 @@ fn packages(
         ]);
         command.arg("--target").arg(&release.folder);
         command.env("PMBPF_ARCH", architecture).env("PMBPF_VERSION", &release.version);
-        command.env("PMBPF_BINARY", binary).env("PMBPF_GENERATED", generated);
         command.env("SOURCE_DATE_EPOCH", release.date.to_string());
         succeed(&mut command)?;
     }
+    fs::remove_dir_all(&tree)?;
     Ok(())
+}
+
+/// Everything that packages are made of, in one folder, whose files have one date: packages have those of files.
+fn tree(release: &Release, binary: &Path, generated: &Path) -> anyhow::Result<PathBuf> {
+    let tree = release.folder.join("tree");
+    fs::create_dir_all(&tree)?;
+    fs::copy(binary, tree.join("pmbpf"))?;
+    let own = ["packaging", "docs", "README.md", "NOTICE"].map(|name| root().join(name));
+    let made = ["man", "completions", "pmbpf.cdx.json"].map(|name| generated.join(name));
+    succeed(Command::new("cp").arg("-r").args(own.iter().chain(&made)).arg(&tree))?;
+    let mut pages: Vec<_> = fs::read_dir(tree.join("man"))?.flatten().map(|page| page.file_name()).collect();
+    pages.sort();
+    let page = |page: &OsString| {
+        let page = page.display();
+        format!(
+            "  - {{src: man/{page}, dst: /usr/share/man/man1/{page}, type: doc, packager: rpm, file_info: {{mode: 0644}}}}\n"
+        )
+    };
+    let list = tree.join("packaging/nfpm.yaml");
+    let pages: String = pages.iter().map(page).collect();
+    fs::write(&list, fs::read_to_string(&list)?.replace("  # PAGES\n", &pages))?;
+    touch(release, &tree)?;
+    Ok(tree)
+}
+
+/// Gives all files below a folder the date of the release.
+fn touch(release: &Release, folder: &Path) -> anyhow::Result<()> {
+    let date = format!("--date=@{}", release.date);
+    succeed(Command::new("find").arg(folder).args(["-exec", "touch", &date, "{}", "+"]))
 }
 
 /// nfpm, installed below target.

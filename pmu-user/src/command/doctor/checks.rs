@@ -21,8 +21,14 @@ use crate::{
     },
 };
 
-/// What gives a host a v2 hierarchy.
-const MOUNT_V2: &str = "mount -t cgroup2 none DIR";
+/// What gives a host a v2 hierarchy, or a container the host's.
+const fn mount_v2(privileges: &Privileges) -> &'static str {
+    if privileges.is_contained {
+        "run the container with -v /sys/fs/cgroup:/sys/fs/cgroup:ro"
+    } else {
+        "mount -t cgroup2 none DIR"
+    }
+}
 
 /// All checks, and the exit code: 0, or that of the first thing that stops `pmbpf run`.
 pub(super) fn all(root: &Path) -> anyhow::Result<(Vec<Check>, u8)> {
@@ -35,8 +41,13 @@ pub(super) fn all(root: &Path) -> anyhow::Result<(Vec<Check>, u8)> {
     let privileges = Privileges::read(root);
     let kernel = Kernel::new(root, Options::default());
     let (programs, code) = programs(&machine, &privileges, &kernel, root);
-    let mut checks =
-        vec![host(&machine), kernel_types(&kernel), cgroups(&machine), core_pmu(&machine), pmus(&machine)];
+    let mut checks = vec![
+        host(&machine),
+        kernel_types(&kernel),
+        cgroups(&machine, &privileges),
+        core_pmu(&machine),
+        pmus(&machine),
+    ];
     checks.extend(cores::all(&mut machine, root));
     checks.extend(programs);
     checks.extend(io::all(&machine, &privileges, &kernel, root)?);
@@ -86,7 +97,7 @@ fn kernel_types(kernel: &Kernel) -> Check {
     }
 }
 
-fn cgroups(machine: &Machine) -> Check {
+fn cgroups(machine: &Machine, privileges: &Privileges) -> Check {
     let layout = &machine.cgroups;
     let v2 = layout.v2.as_ref().map_or("not mounted".to_owned(), |point| point.display().to_string());
     match layout.kind() {
@@ -103,7 +114,7 @@ fn cgroups(machine: &Machine) -> Check {
             "cgroups",
             format!("{kind}: no v2 hierarchy"),
             "--cgroup, --all-cgroups and --by cgroup",
-            MOUNT_V2,
+            mount_v2(privileges),
         ),
     }
 }
@@ -131,8 +142,8 @@ fn rights(privileges: &Privileges) -> Check {
     if privileges.can_collect() {
         return ok("capabilities", found);
     }
-    let fix = "setcap cap_bpf,cap_perfmon,cap_syslog=ep on pmbpf; or run it with sudo";
-    worse(Status::Missing, "capabilities", found, "loading BPF programs and opening CPU-wide events", fix)
+    let fix = privileges.grant("cap_bpf,cap_perfmon,cap_syslog");
+    worse(Status::Missing, "capabilities", found, "loading BPF programs and opening CPU-wide events", &fix)
 }
 
 fn paranoid(privileges: &Privileges) -> Check {

@@ -19,8 +19,6 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
-    signal::unix::{SignalKind, signal},
-    sync::oneshot,
     time,
 };
 use tokio_rustls::TlsAcceptor;
@@ -76,8 +74,8 @@ impl Site {
         Arc::clone(&self.web.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Reads the web configuration again; one that cannot be read, or that asks for less, changes nothing.
-    fn reload(&self) {
+    /// Reads the web configuration again, which takes the right to do so; one that cannot be read, or that asks for less, changes nothing.
+    pub(super) fn reload(&self) {
         let Some(file) = &self.file else { return };
         let read = Web::read(file).and_then(|web| match web.opens(&self.web()) {
             Some(why) => anyhow::bail!("{}: {why}: start anew to serve without", file.display()),
@@ -146,7 +144,7 @@ pub(super) fn bind(addresses: &[SocketAddr]) -> anyhow::Result<Vec<(TcpListener,
 pub(super) type Beside = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Answers from now on, and does what else is to be done meanwhile, until the process ends. The thread that calls has been confined.
-pub(super) fn begin(listeners: Vec<TcpListener>, site: Site, beside: Vec<Beside>) -> anyhow::Result<()> {
+pub(super) fn begin(listeners: Vec<TcpListener>, site: Arc<Site>, beside: Vec<Beside>) -> anyhow::Result<()> {
     Builder::new().name("http".to_owned()).spawn(move || {
         confine(Duty::Answer);
         if let Ok(runtime) = runtime() {
@@ -154,7 +152,7 @@ pub(super) fn begin(listeners: Vec<TcpListener>, site: Site, beside: Vec<Beside>
                 for task in beside {
                     tokio::spawn(task);
                 }
-                all(listeners, Arc::new(site)).await;
+                all(listeners, site).await;
             });
         }
     })?;
@@ -166,28 +164,7 @@ async fn all(listeners: Vec<TcpListener>, site: Arc<Site>) {
     for listener in listeners {
         tokio::spawn(listen(listener, Arc::clone(&site), Arc::clone(&places)));
     }
-    // What a service is told when its files are to be read again; to others it says that their terminal is gone.
-    match signal(SignalKind::hangup()) {
-        Ok(mut hangup) => {
-            while hangup.recv().await.is_some() {
-                reload(&site).await;
-            }
-        }
-        Err(_) => std::future::pending().await,
-    }
-}
-
-/// Reads the web configuration again, on a thread of its own: files may be slow.
-async fn reload(site: &Arc<Site>) {
-    let (site, (done, over)) = (Arc::clone(site), oneshot::channel::<()>());
-    let begun = Builder::new().name("http-reload".to_owned()).spawn(move || {
-        site.reload();
-        drop(done);
-    });
-    match begun {
-        Ok(_) => drop(over.await),
-        Err(error) => output::talk(&format!("what was in force stays so: {error}")),
-    }
+    std::future::pending::<()>().await;
 }
 
 async fn listen(listener: TcpListener, site: Arc<Site>, places: Arc<Places>) {

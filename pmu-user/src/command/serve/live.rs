@@ -16,12 +16,15 @@ use sd_notify::NotifyState;
 use super::tables::Tables;
 use super::{
     Args,
+    accounts::Accounts,
     answer::Answers,
-    flight::{Feed, Flight, Rules, Taken},
+    config::Settings,
+    flight::{Feed, Flight, Measured, Rules, Taken},
     http::{self, Beside, Site, bind},
     profiles::{self, Profiles},
     published::Published,
     push::push,
+    reload::{Changed, Reloader},
     web::Web,
 };
 use crate::{
@@ -34,31 +37,39 @@ use crate::{
         pipeline::Pipeline,
         sources::Sources,
     },
-    drain::{Drain, Header},
-    metric::exposed::{Bounds, Exposed},
+    drain::{Absent, Drain, Header},
+    metric::exposed::Exposed,
     plan::{
         metrics::{Depth, MetricsRequest},
-        request::{By, Descend, Interrupts, OffCpu, Rate, Request, Stacks, Target, WantedMetrics},
+        request::{
+            By, CgroupPressure, Descend, Interrupts, OffCpu, Rate, Request, Stacks, Target, WantedMetrics,
+        },
     },
     session::{
         self, Session, Signals,
         confine::{Duty, confine},
         runtime,
     },
-    table::metric::Family,
     view::{Format, View},
 };
 
 /// The longest time between two drains.
 const TICK_MAX: Duration = Duration::from_secs(5);
+/// Length of an interval unless told otherwise.
+const INTERVAL: Duration = Duration::from_secs(5);
+/// The same beside a flight recorder: an incident of two seconds fills one.
+const INTERVAL_OF_RULES: Duration = Duration::from_secs(1);
 
 /// Counts and serves until it is told to end.
 pub(super) fn serve(args: &Args) -> anyhow::Result<u8> {
     let launched = Instant::now();
-    args.flight.check(|family| args.lacks(family))?;
+    let (options, measured) = (Settings::of(args), args.measured());
+    args.flight.check(measured)?;
+    let settings = args.config.as_deref().map(|file| options.with(file, measured)).transpose()?;
+    let settings = settings.unwrap_or_else(|| options.clone());
     let root = Path::new("/");
     #[cfg(feature = "parquet")]
-    args.tables.check(args.interval)?;
+    args.tables.check(args.interval())?;
     let machine = read_machine(root)?;
     let sources = beside_tasks(&args.request(), !args.no_io, machine, root)?;
     if args.dry_run {
@@ -67,9 +78,11 @@ pub(super) fn serve(args: &Args) -> anyhow::Result<u8> {
         dry_run::listing(&sources).write(into, &output.style(Stream::Stdout), output.format())?;
         return Ok(0);
     }
+    let accounts = Accounts::new(sources.machine.cgroups.clone(), root);
+    let reloader = Reloader { options, measured, file: args.config.clone() };
     let web = args.web_config.as_deref().map(Web::read).transpose()?.unwrap_or_default();
     let listeners = bind(&args.listen)?;
-    let flight = args.flight.take()?;
+    let flight = args.flight.take(settings.rules.clone())?;
     say_which(&args.cgroup, &sources.machine);
     say_who_is_awaited(&args.cgroup, &sources.machine, root);
     for (_, at) in &listeners {
@@ -77,7 +90,13 @@ pub(super) fn serve(args: &Args) -> anyhow::Result<u8> {
             output::talk(&format!("whoever reaches {at} sees names of containers, and what they do"));
         }
     }
-    runtime()?.block_on(run(args, sources, (listeners, web, flight), launched))
+    runtime()?.block_on(run(
+        args,
+        sources,
+        (listeners, web, flight),
+        (settings, accounts, reloader),
+        launched,
+    ))
 }
 
 impl Args {
@@ -88,30 +107,40 @@ impl Args {
                 target => target,
             },
             by: Some(By::Cgroup),
-            // Only profiles are made of samples.
-            rate: self.profiles.frequency().map_or(Rate::Off, Rate::Frequency),
-            stacks: if self.profiles.frequency().is_some() { Stacks::Yes } else { Stacks::No },
+            rate: self.frequency().map_or(Rate::Off, Rate::Frequency),
+            stacks: if self.frequency().is_some() { Stacks::Yes } else { Stacks::No },
             metrics: self.metrics(),
             off_cpu: if self.off_cpu { OffCpu::Yes } else { OffCpu::No },
             interrupts: if self.interrupts { Interrupts::Yes } else { Interrupts::No },
-            interval: Some(self.interval),
+            // A recording has it, and rules see it; else it is read for series alone.
+            cgroup_pressure: if self.flight.is_wanted() { CgroupPressure::Yes } else { CgroupPressure::No },
+            interval: Some(self.interval()),
             tick_max: self.tick_max(),
             duration: self.duration,
             ..Request::default()
         }
     }
 
-    /// Why metrics of a family are not counted, if they are not.
-    fn lacks(&self, family: Family) -> Option<&'static str> {
-        match family {
-            Family::OffCpu if !self.off_cpu => Some("serve counts that with --off-cpu"),
-            Family::Interrupts if !self.interrupts => Some("serve counts that with --interrupts"),
-            Family::Samples if self.profiles.frequency().is_none() => {
-                Some("serve takes samples with --otlp-profiles alone")
-            }
-            _ if Family::IO.contains(&family) && self.no_io => Some("leave out --no-io"),
-            _ => None,
+    /// What is counted, by which rules can be met.
+    fn measured(&self) -> Measured {
+        Measured {
+            off_cpu: self.off_cpu,
+            interrupts: self.interrupts,
+            samples: self.frequency().is_some(),
+            io: !self.no_io,
+            flight: self.flight.is_wanted(),
         }
+    }
+
+    /// Length of an interval. Rules are held against each, and see what lasts for two of them.
+    fn interval(&self) -> Duration {
+        let unsaid = if self.flight.is_wanted() { INTERVAL_OF_RULES } else { INTERVAL };
+        self.interval.unwrap_or(unsaid)
+    }
+
+    /// How often stacks are sampled: profiles and dumps alone have them.
+    fn frequency(&self) -> Option<u32> {
+        self.profiles.frequency().max(self.flight.frequency())
     }
 
     /// The first level, which every model counts with few turns or none.
@@ -140,30 +169,33 @@ impl Args {
             TICK_MAX
         }
     }
-
-    fn bounds(&self) -> Bounds {
-        Bounds {
-            targets: self.max_targets as usize,
-            series: self.max_series as usize,
-            linger_ns: u64::try_from(self.linger.as_nanos()).unwrap_or(u64::MAX),
-        }
-    }
 }
 
 async fn run(
     args: &Args,
     mut sources: Sources,
     (listeners, web, flight): (Vec<(TcpListener, SocketAddr)>, Web, Option<Taken>),
+    (settings, accounts, reloader): (Settings, Accounts, Reloader),
     launched: Instant,
 ) -> anyhow::Result<u8> {
     sources.believe()?;
     let mut session = args.kernel.open(sources, launched)?;
     let recorded = session.header();
-    let header = apart(recorded.clone());
+    let mut header = apart(recorded.clone());
+    header.missing.extend(
+        accounts
+            .accounting()
+            .lacks
+            .iter()
+            .map(|(what, why)| Absent { what: (*what).to_owned(), why: (*why).to_owned() }),
+    );
     if let Some(absent) = session.warning() {
         output::talk(&format!("not measured: {}: {}", absent.what, absent.why));
     }
-    let published = Arc::new(Published::new(args.interval, header.started_unix_ns));
+    let published = Arc::new(Published::new(args.interval(), header.started_unix_ns));
+    let changed = Arc::new(Changed::default());
+    // What SIGHUP is for may be root's alone; what else begins has no more rights than who counts.
+    let reloading = reloader.begin(Arc::clone(&changed))?;
     // Before any other thread begins, so that none has more rights than who counts.
     confine(Duty::Collect);
     let signals = Signals::of_service()?;
@@ -173,8 +205,13 @@ async fn run(
     if let Some(to) = args.otlp.clone() {
         beside.push(Box::pin(push(to, args.otlp_interval, header.clone(), Arc::clone(&published))));
     }
-    let profiles = args.profiles.begin(args.otlp_interval).map(|(profiles, to)| {
+    // A dump may be made at any time, with the names of what was sampled by then.
+    if args.flight.frequency().is_some() {
+        session.name_with_drains();
+    } else if args.frequency().is_some() {
         session.name_as_it_goes();
+    }
+    let profiles = args.profiles.begin(args.otlp_interval).map(|(profiles, to)| {
         beside.push(Box::pin(profiles::push(to, profiles.waiting())));
         profiles
     });
@@ -184,11 +221,19 @@ async fn run(
         args.web_config.clone(),
     )?;
     let scheme = if site.is_encrypted() { "https" } else { "http" };
+    let site = Arc::new(site);
+    let _ = reloading.send(Arc::clone(&site));
     http::begin(listeners, site, beside)?;
     for at in addresses {
         output::talk(&format!("serving {scheme}://{at}/metrics"));
     }
-    count(args, (&mut session, &header), (signals, flight, profiles), &published).await?;
+    count(
+        args,
+        (&mut session, &header),
+        (signals, flight, profiles, accounts),
+        (&published, &settings, &changed),
+    )
+    .await?;
     notify(&[NotifyState::Stopping]);
     Ok(0)
 }
@@ -208,18 +253,27 @@ fn apart(mut header: Header) -> Header {
 async fn count(
     args: &Args,
     (session, header): (&mut Session, &Header),
-    (signals, flight, mut profiles): (Signals, Option<Flight>, Option<Profiles>),
-    published: &Published,
+    (signals, flight, mut profiles, mut accounts): (Signals, Option<Flight>, Option<Profiles>, Accounts),
+    (published, settings, changed): (&Published, &Settings, &Changed),
 ) -> anyhow::Result<()> {
     let (mut feed, mut rules): (Option<Feed>, Option<Rules>) =
         flight.map(|flight| (flight.feed, flight.rules)).unzip();
-    let mut exposed = Exposed::new(header, args.bounds());
+    let mut exposed = Exposed::new(header, settings.bounds());
+    exposed.expect_accounts(&accounts.accounting().figures);
     #[cfg(feature = "parquet")]
-    let mut tables = args.tables.begin(header, args.max_targets as usize)?;
+    let mut tables = args.tables.begin(header, settings.max_targets as usize)?;
     let waiting = profiles.as_ref().map(Profiles::waiting);
     let mut is_first = true;
     let watch = |report: &_| {
+        if let Some(settings) = changed.take() {
+            exposed.bound(settings.bounds());
+            #[cfg(feature = "parquet")]
+            tables.iter_mut().for_each(|tables| tables.bound(settings.max_targets as usize));
+            rules.iter_mut().for_each(|rules| rules.replace(settings.rules.clone()));
+        }
         exposed.add(report, published.scraped());
+        let accounted = accounts.read(exposed.accountable());
+        exposed.account(&accounted, accounts.left_out());
         if let Some(rules) = &mut rules {
             rules.watch(report);
             exposed.tell(&rules.counts());
@@ -229,17 +283,12 @@ async fn count(
         }
         #[cfg(feature = "parquet")]
         if let Some(tables) = &mut tables {
-            tables.add(report);
+            tables.add(report, &accounted);
             let (written, lost) = tables.rows();
             exposed.table_rows(written, lost);
         }
         published.publish(exposed.snapshot());
-        notify(if is_first {
-            &[NotifyState::Ready, NotifyState::Watchdog]
-        } else {
-            &[NotifyState::Watchdog]
-        });
-        is_first = false;
+        notify(if std::mem::take(&mut is_first) { &BEGUN } else { &BEGUN[1..] });
     };
     let mut pipeline = Pipeline::into_view(header, None, View::watched(header, Box::new(watch)))?;
     if profiles.is_none() {
@@ -262,6 +311,9 @@ async fn count(
     tables.into_iter().for_each(Tables::end);
     Ok(())
 }
+
+/// What systemd is told after the first interval; after others, the second of it.
+const BEGUN: [NotifyState<'_>; 2] = [NotifyState::Ready, NotifyState::Watchdog];
 
 /// Tells systemd, where it has started us and waits for it.
 fn notify(states: &[NotifyState<'_>]) {

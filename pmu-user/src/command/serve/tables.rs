@@ -23,7 +23,7 @@ use crate::{
     machine::duration_ns,
     metric::{
         Report,
-        exposed::{Growth, Period},
+        exposed::{Account, Growth, Period},
     },
     session::confine::{Duty, confine},
     view::hourly::HourlyTable,
@@ -119,12 +119,18 @@ impl Tables {
         Ok(Self { growth, periods, rows, thread, is_over })
     }
 
+    /// From now on so many targets have rows of their own.
+    pub(super) const fn bound(&mut self, targets_max: usize) {
+        self.growth.bound(targets_max);
+    }
+
     /// Takes the report of an interval that is just over. Waits for nothing.
-    pub(super) fn add(&mut self, report: &Report) {
+    pub(super) fn add(&mut self, report: &Report, accounts: &[Account]) {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         if let Some(period) = self.growth.add(report, duration_ns(now)) {
             self.send(period);
         }
+        self.growth.account(accounts);
     }
 
     fn send(&self, period: Period) {

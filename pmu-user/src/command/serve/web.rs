@@ -3,7 +3,6 @@
 
 #[cfg(test)]
 mod tests;
-mod yaml;
 
 use std::{
     collections::BTreeMap,
@@ -19,6 +18,7 @@ use yaml_rust2::Yaml;
 use super::{
     passwords::{Credentials, Hash, sha256},
     tls::{self, Files},
+    yaml::{self, entries, string},
 };
 use crate::file;
 
@@ -215,22 +215,6 @@ fn tls(value: &Yaml, folder: &Path) -> anyhow::Result<(Option<Arc<ServerConfig>>
     }
     let config = tls::config(&files, is_newest_only, BYTES_MAX)?;
     Ok((Some(Arc::new(config)), files.client_authorities.is_some()))
-}
-
-/// Keys and values of a mapping; nothing of what is empty.
-fn entries<'a>(value: &'a Yaml, what: &str) -> impl Iterator<Item = anyhow::Result<(&'a str, &'a Yaml)>> {
-    let what = if what.is_empty() { "it".to_owned() } else { what.to_owned() };
-    let (map, wrong) = match value {
-        Yaml::Hash(map) => (Some(map), None),
-        Yaml::Null | Yaml::BadValue => (None, None),
-        _ => (None, Some(Err(anyhow::anyhow!("{what} is no mapping of names to values")))),
-    };
-    let entries = map.into_iter().flatten().map(|(key, value)| Ok((string(key, "a name")?, value)));
-    wrong.into_iter().chain(entries)
-}
-
-fn string<'a>(value: &'a Yaml, what: &str) -> anyhow::Result<&'a str> {
-    value.as_str().with_context(|| format!("{what} is no text"))
 }
 
 /// 64 hexadecimal digits.

@@ -23,6 +23,8 @@ pub(super) struct Families {
     /// Those of metrics; `None` of one that is not exposed.
     by_metric: HashMap<&'static str, Option<FamilyId>>,
     of_targets: BTreeSet<FamilyId>,
+    /// Those of which a target has a series where the kernel accounts it.
+    of_some: BTreeSet<FamilyId>,
     /// Those of variances.
     variances: BTreeSet<FamilyId>,
     /// Those that targets will have.
@@ -44,6 +46,7 @@ impl Default for Families {
             all: vec![info],
             by_metric: HashMap::new(),
             of_targets: BTreeSet::new(),
+            of_some: BTreeSet::new(),
             variances: BTreeSet::new(),
             expected: BTreeSet::new(),
             shared: None,
@@ -88,6 +91,18 @@ impl Families {
         id
     }
 
+    /// The place of a family of which targets have a series where it is known of them.
+    pub(super) fn of_some(&mut self, family: Family) -> FamilyId {
+        let id = self.id(family);
+        self.of_some.insert(id);
+        id
+    }
+
+    /// Is it one of those?
+    pub(super) fn is_of_some(&self, family: FamilyId) -> bool {
+        self.of_some.contains(&family)
+    }
+
     /// Keeps room for the families of these metrics.
     pub(super) fn expect(&mut self, metrics: &[Metric]) {
         for metric in metrics {
@@ -125,13 +140,18 @@ impl Families {
 
     /// How many series a target has, as text.
     pub(super) fn series_of_target(&self) -> usize {
-        let each = self.of_targets.union(&self.expected).map(|&id| series(&self.all[id]));
+        let all = self.of_targets.union(&self.expected).chain(&self.of_some);
+        let each = all.map(|&id| series(&self.all[id]));
         // And its info.
         1 + each.sum::<usize>()
     }
 
     pub(super) fn ids_of_targets(&self) -> Vec<FamilyId> {
         self.of_targets.iter().copied().collect()
+    }
+
+    pub(super) fn ids_of_some(&self) -> Vec<FamilyId> {
+        self.of_some.iter().copied().collect()
     }
 
     /// All of them.

@@ -11,6 +11,7 @@ use std::{
 };
 
 use super::{
+    accounts::{self, Account},
     add, counters, culprits,
     families::{Families, TARGET_INFO},
     family::{Family, Kind},
@@ -56,6 +57,8 @@ pub struct Growth {
 struct Target {
     info: Arc<Labels>,
     values: Values,
+    /// Sums of what its states were, and of how many readings.
+    states: BTreeMap<FamilyId, (f64, f64)>,
 }
 
 /// What happened in a period.
@@ -91,6 +94,12 @@ pub enum Whose {
     Target(Arc<str>, Arc<Labels>),
 }
 
+impl Target {
+    fn new(info: Arc<Labels>) -> Self {
+        Self { info, values: Values::default(), states: BTreeMap::new() }
+    }
+}
+
 impl Period {
     /// Family of one of its rows.
     pub fn family(&self, row: &Row) -> &Family {
@@ -117,6 +126,11 @@ impl Growth {
         }
     }
 
+    /// From now on so many targets have rows of their own, in each period.
+    pub const fn bound(&mut self, targets_max: usize) {
+        self.targets_max = targets_max;
+    }
+
     /// Adds the report of an interval that ended at this time, in ns since 1970. It is of the period that its middle lies in; where that
     /// is another one, what happened in the one before.
     pub fn add(&mut self, report: &Report, now_unix_ns: u64) -> Option<Period> {
@@ -137,6 +151,25 @@ impl Growth {
             }
         }
         over
+    }
+
+    /// Adds what the kernel accounts to targets, after the report of the interval was added.
+    pub fn account(&mut self, accounts: &[Account]) {
+        for Account { target, info, figures } in accounts {
+            if !self.targets.contains_key(target) && self.targets.len() >= TOLD_APART_MAX {
+                continue;
+            }
+            let of = self.targets.entry(Arc::clone(target)).or_insert_with(|| Target::new(Arc::clone(info)));
+            for &(figure, value) in figures {
+                if figure.grows() {
+                    accounts::add(&mut of.values, &mut self.families, figure, value);
+                } else {
+                    let (family, value) = accounts::in_base_unit(&mut self.families, figure, value);
+                    let (sum, readings) = of.states.entry(family).or_default();
+                    (*sum, *readings) = (*sum + value, *readings + 1.0);
+                }
+            }
+        }
     }
 
     fn count(&mut self, report: &Report) {
@@ -194,7 +227,11 @@ impl Growth {
             };
             targets.sort_by(|(_, one), (_, other)| busy(other).total_cmp(&busy(one)));
             let rest = targets.drain(self.targets_max..);
-            rest.for_each(|(_, target)| other.merge(target.values));
+            for (_, mut target) in rest {
+                // With all that is below a cgroup, these do not add up.
+                target.values.0.retain(|&family, _| !self.families.is_of_some(family));
+                other.merge(target.values);
+            }
         }
         let mut rows = Vec::new();
         for (name, mut target) in targets {
@@ -203,6 +240,13 @@ impl Growth {
             target.values.0.retain(|_, point| !point.is_nothing());
             let values = &target.values;
             rows.extend(values.0.keys().filter_map(|&family| self.row(family, &whose, values)));
+            let states = target.states.into_iter();
+            rows.extend(states.map(|(family, (sum, readings))| Row {
+                family,
+                whose: whose.clone(),
+                point: Point::Number(sum / readings),
+                variance: None,
+            }));
         }
         // Of whatever is measured somebody has a row, if it is one of 0.
         let whose = Whose::Target(target::OTHER.into(), Arc::default());
@@ -282,7 +326,7 @@ fn named(targets: &mut BTreeMap<Arc<str>, Target>, owner: &Owner) -> Option<Arc<
         None if is_full => return None,
         None => {
             let info = Arc::new(target::info(owner));
-            drop(targets.insert(Arc::clone(&name), Target { info, values: Values::default() }));
+            drop(targets.insert(Arc::clone(&name), Target::new(info)));
         }
         // What is below a container's cgroup may be met first and know less.
         Some(known) => {

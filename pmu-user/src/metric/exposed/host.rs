@@ -54,6 +54,11 @@ impl Host {
         Self { most, sums: Points::new(), states: Points::new(), levels: HashMap::new(), left_out: 0 }
     }
 
+    /// From now on it has so many series.
+    pub(super) const fn bound(&mut self, most: usize) {
+        self.most = most;
+    }
+
     /// What is known before anything is counted.
     pub(super) fn begin(&mut self, families: &mut Families, header: &Header) {
         let build = Family::own("pmbpf_build", Kind::Info, None, "Version of pmbpf, and the kernel.");
@@ -200,6 +205,14 @@ impl Host {
         let help = "Series of devices for which there was no room.";
         let left_out = families.id(Family::own("pmbpf_series_left_out", Kind::Gauge, None, help));
         self.state(left_out, Labels::new(), self.left_out as f64);
+    }
+
+    /// Takes for how many targets the kernel's accounts are not read.
+    pub(super) fn left_out_accounts(&mut self, families: &mut Families, targets: usize) {
+        let help =
+            "Targets whose pressure, throttling and memory are not read, since that many files are open.";
+        let left_out = families.id(Family::own("pmbpf_cgroup_accounts_left_out", Kind::Gauge, None, help));
+        self.state(left_out, Labels::new(), targets as f64);
     }
 
     /// Takes how many rows of tables were written, and how many could not be.

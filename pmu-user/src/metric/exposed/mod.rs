@@ -2,6 +2,7 @@
 //! sums and increases over any targets, hosts and times are true. Who is a target and has series of its own is bounded; what the others
 //! do is in `_other`.
 
+mod accounts;
 mod counters;
 mod culprits;
 mod families;
@@ -10,6 +11,7 @@ mod flight;
 mod growth;
 mod handlers;
 mod host;
+mod snapshot;
 mod target;
 mod targets;
 #[cfg(test)]
@@ -18,22 +20,25 @@ pub(crate) mod testing;
 mod tests;
 mod value;
 
-use std::{borrow::Cow, sync::Arc};
+use std::sync::Arc;
 
-use self::{
-    families::Families,
-    host::Host,
-    target::OTHER,
-    targets::Targets,
-    value::{FamilyId, Values, none_of},
-};
 pub use self::{
+    accounts::{Account, Accountable},
     family::{Family, Kind},
     flight::FlightCounts,
     growth::{Growth, Period, Row, Whose},
+    snapshot::{Series, Snapshot},
     target::{Labels, info as target_info, name as target_name},
     targets::Bounds,
     value::{Observed, Point},
+};
+use self::{
+    families::Families,
+    host::Host,
+    snapshot::TargetSeries,
+    target::OTHER,
+    targets::Targets,
+    value::{FamilyId, Values},
 };
 use super::{
     Report,
@@ -43,6 +48,7 @@ use super::{
 };
 use crate::{
     drain::{Header, Owner},
+    machine::accounting::Figure,
     plan::request::OffCpu,
     table::metric::{self, Adds, Metric},
 };
@@ -119,6 +125,13 @@ impl Exposed {
         self.targets.review(self.now_ns, (scraped, self.sequence), room);
     }
 
+    /// From now on no more is exposed than this; who has series keeps them where there is room.
+    pub const fn bound(&mut self, bounds: Bounds) {
+        self.bounds = bounds;
+        self.targets.bound(bounds);
+        self.host.bound(bounds.series / 4);
+    }
+
     /// Sets what the flight recorder tells, after the report of an interval was added.
     pub fn tell(&mut self, flight: &FlightCounts) {
         self.host.flight(&mut self.families, flight);
@@ -132,6 +145,29 @@ impl Exposed {
     /// Takes how many profiles were pushed, and how many could not be, since counting began.
     pub fn profiles(&mut self, (pushed, lost): (u64, u64)) {
         self.host.profiles(&mut self.families, pushed, lost);
+    }
+
+    /// Keeps room for numbers that the kernel accounts to cgroups.
+    pub fn expect_accounts(&mut self, figures: &[Figure]) {
+        accounts::meet(figures, &mut self.families);
+    }
+
+    /// Targets with series of which the kernel may account something.
+    pub fn accountable(&self) -> Vec<Accountable> {
+        self.targets.accountable()
+    }
+
+    /// Takes what the kernel accounts to targets, after the report of an interval was added; and for how many there was no room.
+    pub fn account(&mut self, accounts: &[Account], left_out: usize) {
+        self.targets.forget_states();
+        for Account { target, figures, .. } in accounts {
+            let Some((sums, states)) = self.targets.accounts(target) else { continue };
+            for &(figure, value) in figures {
+                let values = if figure.grows() { &mut *sums } else { &mut *states };
+                accounts::add(values, &mut self.families, figure, value);
+            }
+        }
+        self.host.left_out_accounts(&mut self.families, left_out);
     }
 
     /// Takes whom the report is of.
@@ -194,6 +230,7 @@ impl Exposed {
             info: Some(Arc::clone(&target.info)),
             since_ns: target.since_ns,
             values: Arc::clone(Targets::values_of(target)),
+            states: Arc::clone(Targets::states_of(target)),
         });
         // A join by what targets are keeps what has no series of its own.
         let other = TargetSeries {
@@ -201,11 +238,13 @@ impl Exposed {
             info: Some(Arc::default()),
             since_ns: 0,
             values: Arc::clone(&self.other),
+            states: Arc::default(),
         };
         Snapshot {
             sequence,
             families: self.families.all(),
             of_targets: self.families.ids_of_targets(),
+            of_some: self.families.ids_of_some(),
             targets: own.chain([other]).collect(),
             host: self.host.all(),
         }
@@ -300,80 +339,4 @@ fn squared_error(known: &Known, factor: f64) -> Option<f64> {
     let is_estimate = known.how != How::Counted || known.low < known.high;
     let is_told = is_estimate && known.high.is_finite();
     is_told.then(|| ((known.high - known.low) / (2.0 * Z) * factor).powi(2))
-}
-
-/// What there is to scrape at one time.
-#[derive(Clone, Debug)]
-pub struct Snapshot {
-    /// Its number: the first is 1.
-    pub sequence: u64,
-    families: Arc<[Family]>,
-    /// Families that every target has.
-    of_targets: Vec<FamilyId>,
-    targets: Vec<TargetSeries>,
-    host: Vec<(FamilyId, Arc<Labels>, Point)>,
-}
-
-#[derive(Clone, Debug)]
-struct TargetSeries {
-    name: Arc<str>,
-    info: Option<Arc<Labels>>,
-    since_ns: u64,
-    values: Arc<Values>,
-}
-
-/// One series.
-#[derive(Debug)]
-pub struct Series<'a> {
-    /// The target that it is of, if it is of one.
-    pub target: Option<&'a str>,
-    /// Its other labels.
-    pub labels: &'a [(&'static str, String)],
-    /// What it says.
-    pub point: Cow<'a, Point>,
-    /// When it began, in ns since counting did.
-    pub since_ns: u64,
-}
-
-impl Snapshot {
-    /// Families in the order of their names, each with its series.
-    pub fn families(&self) -> impl Iterator<Item = (&Family, Vec<Series<'_>>)> {
-        let mut order: Vec<FamilyId> = (0..self.families.len()).collect();
-        order.sort_by(|one, other| self.families[*one].name.cmp(&self.families[*other].name));
-        let all = order.into_iter().map(|id| (&self.families[id], self.series(id)));
-        all.filter(|(_, series)| !series.is_empty())
-    }
-
-    fn series(&self, id: FamilyId) -> Vec<Series<'_>> {
-        let family = &self.families[id];
-        let of_host = self.host.iter().filter(|(of, ..)| *of == id);
-        let mut series: Vec<Series<'_>> = of_host
-            .map(|(_, labels, point)| Series {
-                target: None,
-                labels,
-                point: Cow::Borrowed(point),
-                since_ns: 0,
-            })
-            .collect();
-        if id == families::TARGET_INFO {
-            let infos = self.targets.iter().filter_map(|target| Some((target, target.info.as_ref()?)));
-            series.extend(infos.map(|(target, info)| Series {
-                target: Some(&target.name),
-                labels: info,
-                point: Cow::Owned(Point::Number(1.0)),
-                since_ns: target.since_ns,
-            }));
-        }
-        if self.of_targets.contains(&id) {
-            // What a target never did is known: it is 0.
-            series.extend(self.targets.iter().map(|target| Series {
-                target: Some(&target.name),
-                labels: &[],
-                point:
-                    target.values.0.get(&id).map_or_else(|| Cow::Owned(none_of(family.kind)), Cow::Borrowed),
-                since_ns: target.since_ns,
-            }));
-        }
-        series
-    }
 }

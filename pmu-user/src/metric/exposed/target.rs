@@ -55,16 +55,32 @@ fn part(name: &Untrusted) -> String {
     bounded(name.terminal().into_owned(), PART_BYTES_MAX)
 }
 
+/// Path of the outermost cgroup of an owner's target, which has all that is below it; `None` of an owner that is none.
+pub(super) fn outermost(owner: &Owner) -> Option<Untrusted> {
+    let Owner::Cgroup { path, identity, .. } = owner else { return None };
+    let nothing = Identity::default();
+    let identity = identity.as_deref().unwrap_or(&nothing);
+    if of_identity(identity).is_none() {
+        let end = system_unit(path).map_or(path.as_bytes().len(), |(_, end)| end);
+        return Some(Untrusted::new(&path.as_bytes()[..end]));
+    }
+    Some(Untrusted::new(outside(path, identity)))
+}
+
+/// A path without what is inside of a container.
+fn outside<'p>(path: &'p Untrusted, identity: &Identity) -> &'p [u8] {
+    let inside = identity.inside.as_ref().map_or(&b""[..], Untrusted::as_bytes);
+    path.as_bytes().strip_suffix(inside).unwrap_or(path.as_bytes())
+}
+
 /// What is known of a target, as labels of its `pmbpf_target_info`.
 pub fn info(owner: &Owner) -> Labels {
     let Owner::Cgroup { path, identity, .. } = owner else { return Labels::new() };
     let identity = identity.as_deref().cloned().unwrap_or_default();
     let job = identity.job_name();
     // Of what is inside of a container or below a unit, where that is.
+    let own = outermost(owner);
     let of_unit = system_unit(path).filter(|_| of_identity(&identity).is_none());
-    let inside = identity.inside.unwrap_or_default();
-    let outside = path.as_bytes().strip_suffix(inside.as_bytes()).unwrap_or(path.as_bytes());
-    let own = of_unit.map_or(outside, |(_, end)| &path.as_bytes()[..end]);
     let unit = of_unit.map(|(unit, _)| unit.into()).or(identity.unit);
     let container = identity.container.unwrap_or_default();
     let pod = identity.pod.unwrap_or_default();
@@ -72,7 +88,7 @@ pub fn info(owner: &Owner) -> Labels {
     let id = Some(container.id).filter(|id| !id.is_empty());
     // Prometheus and its operator set job, namespace, pod and container of the scraped pod on every series.
     let all = [
-        ("path", text(Some(Untrusted::new(own)))),
+        ("path", text(own)),
         ("runtime", container.runtime.map(|runtime| runtime.name().to_owned())),
         ("container_name", text(container.name)),
         ("container_id", text(id)),

@@ -12,10 +12,11 @@ use std::{
 };
 
 use super::{
+    accounts::Accountable,
     target::{self, Labels},
     value::Values,
 };
-use crate::drain::Owner;
+use crate::{drain::Owner, untrusted::Untrusted};
 
 /// How old a target is that has series of its own although it did next to nothing: what is younger may be gone before the next scrape.
 const AGE_MIN_NS: u64 = 10_000_000_000;
@@ -75,6 +76,8 @@ pub(super) struct Target {
     /// The same since the last review.
     recent_ns: u64,
     values: Arc<Values>,
+    /// How it is now.
+    states: Arc<Values>,
 }
 
 /// All targets that are known.
@@ -92,6 +95,11 @@ pub(super) struct Targets {
 impl Targets {
     pub(super) fn new(bounds: Bounds) -> Self {
         Self { bounds, known: BTreeMap::new(), of: HashMap::new(), reviewed_ns: 0, retired: [0; 2] }
+    }
+
+    /// From now on no more is exposed than this.
+    pub(super) const fn bound(&mut self, bounds: Bounds) {
+        self.bounds = bounds;
     }
 
     /// Takes that an owner was busy for so long until `now_ns`; `sequence` is of the next snapshot.
@@ -117,6 +125,7 @@ impl Targets {
             busy_ns: 0,
             recent_ns: 0,
             values: Arc::default(),
+            states: Arc::default(),
         });
         if let State::Closed(.., Why::Ended) = target.state {
             // One of the same name goes on where it ended.
@@ -253,6 +262,7 @@ impl Targets {
             match self.known.get_mut(&name) {
                 Some(target) if !has_ended => {
                     (target.state, target.values) = (State::Other, Arc::default());
+                    target.states = Arc::default();
                 }
                 _ => drop(self.known.remove(&name)),
             }
@@ -275,5 +285,41 @@ impl Targets {
     /// The values of a target with series.
     pub(super) fn values_of(target: &Target) -> &Arc<Values> {
         &target.values
+    }
+
+    /// How a target with series is now.
+    pub(super) fn states_of(target: &Target) -> &Arc<Values> {
+        &target.states
+    }
+
+    /// Those with series of which the kernel may account something, and where.
+    pub(super) fn accountable(&self) -> Vec<Accountable> {
+        let of = |(name, target): (&Arc<str>, &Target)| {
+            let is_counted = match target.state {
+                State::Own => true,
+                State::Begins(_) => false,
+                State::Other | State::Closed(..) => return None,
+            };
+            let paths: BTreeSet<Untrusted> = target.cgroups.iter().filter_map(target::outermost).collect();
+            Some(Accountable {
+                target: Arc::clone(name),
+                info: Arc::clone(&target.info),
+                paths: paths.into_iter().collect(),
+                is_counted,
+            })
+        };
+        self.exposed().filter_map(of).collect()
+    }
+
+    /// The sums and the states of a target that has series and has not ended.
+    pub(super) fn accounts(&mut self, name: &str) -> Option<(&mut Values, &mut Values)> {
+        let target = self.known.get_mut(name)?;
+        let is_open = matches!(target.state, State::Own | State::Begins(_));
+        is_open.then(|| (Arc::make_mut(&mut target.values), Arc::make_mut(&mut target.states)))
+    }
+
+    /// Forgets how targets were.
+    pub(super) fn forget_states(&mut self) {
+        self.known.values_mut().for_each(|target| target.states = Arc::default());
     }
 }

@@ -8,7 +8,10 @@ use crate::{
         cgroup::{Cgroup, Layout},
         pressure::PressureFiles,
     },
-    plan::{Plan, Target, request::By},
+    plan::{
+        Plan, Target,
+        request::{By, CgroupPressure},
+    },
     untrusted::Untrusted,
 };
 
@@ -33,7 +36,9 @@ impl Pressures {
             return Self::default();
         };
         let mut of_cgroups = Vec::new();
-        for Cgroup { id, path } in cgroups(plan, layout).into_iter().take(MOST) {
+        let wanted =
+            if plan.cgroup_pressure == CgroupPressure::Yes { cgroups(plan, layout) } else { Vec::new() };
+        for Cgroup { id, path } in wanted.into_iter().take(MOST) {
             match PressureFiles::of_cgroup(layout, &Cgroup { id, path: path.clone() }) {
                 Some(files) => of_cgroups.push((Owner::cgroup(id.0, path), files)),
                 None => missing.push(Absent {

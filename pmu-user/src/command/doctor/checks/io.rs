@@ -8,7 +8,7 @@ use std::{
     path::Path,
 };
 
-use super::{Check, MOUNT_V2, Status, ok, worse};
+use super::{Check, Status, mount_v2, ok, worse};
 use crate::{
     bpf::{
         Kernel, LoadError,
@@ -82,9 +82,9 @@ fn packets(object: &IoObject, machine: &Machine, privileges: &Privileges) -> Che
     let name = "io programs (packets)";
     let Err(error) = object.net() else { return ok(name, "load and attach") };
     let fix = match error.class() {
-        _ if machine.cgroups.v2.is_none() => MOUNT_V2.to_owned(),
+        _ if machine.cgroups.v2.is_none() => mount_v2(privileges).to_owned(),
         Class::NotPermitted if !privileges.has("cap_net_admin") => {
-            "setcap cap_bpf,cap_perfmon,cap_syslog,cap_net_admin=ep on pmbpf; or run it with sudo".to_owned()
+            privileges.grant("cap_bpf,cap_perfmon,cap_syslog,cap_net_admin")
         }
         _ => error.hint(privileges).unwrap_or_default(),
     };

@@ -23,12 +23,14 @@ use tokio::{
     sync::oneshot,
 };
 
-pub(super) use self::writer::Refusal;
 use self::{
     folder::Folder,
     ring::{Bounds, Follows, Ring, SEGMENTS},
-    rule::rule,
     writer::{Ask, Cause, Order, Told, write},
+};
+pub(super) use self::{
+    rule::{Measured, rule},
+    writer::Refusal,
 };
 use crate::{
     command::{failure::Usage, output, parse},
@@ -40,7 +42,7 @@ use crate::{
         exposed::FlightCounts,
     },
     session::confine::{Duty, confine},
-    table::{metric::Family, unit::Unit},
+    table::unit::Unit,
     view::text::duration,
 };
 
@@ -71,6 +73,13 @@ pub(super) struct FlightArgs {
     /// The most that it may be on disk; a dump is as large once more
     #[arg(long, value_name = "SIZE", value_parser = parse::bytes, default_value = "256M", requires = "flight_recorder", help_heading = "Flight recorder")]
     flight_bytes: u64,
+    /// How long after what caused it a dump is made, so that what followed is in it
+    #[arg(long, value_name = "TIME", value_parser = parse::duration_or_none, default_value = "5s", requires = "flight_recorder", help_heading = "Flight recorder")]
+    flight_after: Duration,
+    /// Sample stacks so many times a second on each CPU, which dumps have; 0: no samples
+    #[arg(long, value_name = "N", default_value_t = 19, requires = "flight_recorder", help_heading = "Flight recorder",
+          value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    flight_stacks: u32,
     /// Dumps that are kept; of more the oldest go
     #[arg(long, value_name = "N", default_value_t = 10, requires = "flight_recorder", help_heading = "Flight recorder", value_parser = clap::value_parser!(u32).range(1..=1000))]
     flight_keep: u32,
@@ -85,25 +94,35 @@ impl FlightArgs {
         self.flight_recorder.is_some()
     }
 
-    /// Refuses what cannot be kept, and rules that cannot be met, before anything is opened. `lacks`: why metrics of a family are not
-    /// counted, if they are not.
-    pub(super) fn check(&self, lacks: impl Fn(Family) -> Option<&'static str>) -> Result<(), Usage> {
+    /// How often stacks are sampled for dumps; `None` if none are.
+    pub(super) fn frequency(&self) -> Option<u32> {
+        Some(self.flight_stacks).filter(|frequency| self.is_wanted() && *frequency > 0)
+    }
+
+    /// Rules of the command line.
+    pub(super) fn rules(&self) -> &[Condition] {
+        &self.when
+    }
+
+    /// Refuses what cannot be kept, and rules that cannot be met, before anything is opened.
+    pub(super) fn check(&self, measured: Measured) -> Result<(), Usage> {
         if self.flight_time < TIME_MIN {
             return Err(Usage("--flight-time is at least 10s".to_owned()));
+        }
+        if self.flight_after > self.flight_time / 2 {
+            return Err(Usage(
+                "--flight-after is at most half of --flight-time, or nothing from before is in a dump"
+                    .to_owned(),
+            ));
         }
         if self.flight_bytes < BYTES_MIN {
             return Err(Usage("--flight-bytes is at least 1M".to_owned()));
         }
-        for rule in &self.when {
-            if let Some(why) = lacks(rule.measure.family()) {
-                return Err(Usage(format!("--when '{}' can never be met: {why}", rule.text)));
-            }
-        }
-        Ok(())
+        self.when.iter().try_for_each(|rule| measured.expect(rule)).map_err(Usage)
     }
 
     /// Takes the folder, if there is to be a flight recorder, while this process has all its rights; keeps what an earlier one left there.
-    pub(super) fn take(&self) -> anyhow::Result<Option<Taken>> {
+    pub(super) fn take(&self, rules: Vec<Condition>) -> anyhow::Result<Option<Taken>> {
         let Some(path) = &self.flight_recorder else { return Ok(None) };
         let folder = Folder::take(path, self.flight_keep as usize)?;
         if let Some(left) = folder.recover()? {
@@ -113,7 +132,7 @@ impl FlightArgs {
             ));
         }
         let bounds = Bounds { time_ns: duration_ns(self.flight_time), bytes: self.flight_bytes };
-        Ok(Some(Taken { folder, bounds, rules: self.when.clone() }))
+        Ok(Some(Taken { folder, bounds, after: self.flight_after, rules }))
     }
 }
 
@@ -121,6 +140,7 @@ impl FlightArgs {
 pub(super) struct Taken {
     folder: Folder,
     bounds: Bounds,
+    after: Duration,
     rules: Vec<Condition>,
 }
 
@@ -131,12 +151,12 @@ impl Taken {
         self.folder.check()?;
         let (orders, receiver) = sync_channel(waiting(header));
         let (told, bounds) = (Arc::new(Told::default()), self.bounds);
-        let ring = Ring::new(self.folder, header.clone(), bounds);
+        let (ring, after) = (Ring::new(self.folder, header.clone(), bounds), self.after);
         let (ended, of_writer) = (sync_channel(1), Arc::clone(&told));
         std::thread::Builder::new().name("flight".to_owned()).spawn(move || {
             // It writes files of its own user's, which takes no right.
             confine(Duty::Write);
-            write(ring, &receiver, &of_writer);
+            write(ring, &receiver, &of_writer, after);
             let _ = ended.0.send(());
         })?;
         let asks = Asks { orders: orders.clone() };
@@ -287,6 +307,11 @@ impl Rules {
         } else {
             self.told.refuse(Cause::Rule);
         }
+    }
+
+    /// Takes the place of the rules there are, of which those that stay the same go on.
+    pub(super) fn replace(&mut self, rules: Vec<Condition>) {
+        self.conditions.replace(rules);
     }
 
     /// How many dumps there have been, and what is kept.

@@ -131,14 +131,19 @@ impl Ring {
         self.segments.front().map_or(0, |oldest| self.last_ns.saturating_sub(oldest.from_ns))
     }
 
-    /// Makes a dump of all that is kept.
+    /// When the last drain was done, in ns since counting began.
+    pub(super) const fn last_ns(&self) -> u64 {
+        self.last_ns
+    }
+
+    /// Makes a dump of all that is kept, for what happened at a time.
     ///
     /// # Errors
     ///
     /// There is nothing, or it cannot be written.
-    pub(super) fn dump(&self, why: &str) -> anyhow::Result<(PathBuf, Dumped)> {
+    pub(super) fn dump(&self, at: Timestamp, why: &str) -> anyhow::Result<(PathBuf, Dumped)> {
         let segments: Vec<PathBuf> = self.segments.iter().map(|segment| segment.path.clone()).collect();
-        self.folder.dump(&segments, Timestamp::now(), why)
+        self.folder.dump(&segments, at, why)
     }
 
     /// Removes all segments.

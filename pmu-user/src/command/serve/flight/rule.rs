@@ -7,7 +7,7 @@ use crate::{
         condition::{Condition, Limit, Measure, Side, Whose},
         filter::Pattern,
     },
-    table::unit::Unit,
+    table::{metric::Family, unit::Unit},
 };
 
 /// How a rule is written.
@@ -16,6 +16,36 @@ const SHAPE: &str = "METRIC>VALUE [for TIME] [of OWNER], as 'runqueue_latency.p9
 /// Operators, the longer ones first.
 const OPERATORS: [(&str, Side); 4] =
     [(">=", Side::AtLeast), ("<=", Side::AtMost), (">", Side::Above), ("<", Side::Below)];
+
+/// What is counted, by which rules can be met.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::command::serve) struct Measured {
+    pub(in crate::command::serve) off_cpu: bool,
+    pub(in crate::command::serve) interrupts: bool,
+    pub(in crate::command::serve) samples: bool,
+    pub(in crate::command::serve) io: bool,
+    /// Is there a flight recorder?
+    pub(in crate::command::serve) flight: bool,
+}
+
+impl Measured {
+    /// Why metrics of a family are not counted, if they are not.
+    fn lacks(self, family: Family) -> Option<&'static str> {
+        match family {
+            Family::OffCpu if !self.off_cpu => Some("serve counts that with --off-cpu"),
+            Family::Interrupts if !self.interrupts => Some("serve counts that with --interrupts"),
+            Family::Samples if !self.samples => Some("leave out --flight-stacks 0"),
+            _ if Family::IO.contains(&family) && !self.io => Some("leave out --no-io"),
+            _ => None,
+        }
+    }
+
+    /// Refuses a rule that cannot be met.
+    pub(in crate::command::serve) fn expect(self, rule: &Condition) -> Result<(), String> {
+        let lacks = self.lacks(rule.measure.family());
+        lacks.map_or(Ok(()), |why| Err(format!("--when '{}' can never be met: {why}", rule.text)))
+    }
+}
 
 /// The condition that a rule's text stands for.
 pub(in crate::command::serve) fn rule(text: &str) -> Result<Condition, String> {

@@ -107,7 +107,7 @@ fn a_dump_reports_what_the_whole_recording_does_of_that_time() {
             let (_tree, path) = folder();
             let mut ring = Ring::new(Folder::take(&path, 3).unwrap(), whole.header.clone(), ENOUGH);
             fly(&mut ring, &whole.drains, first, last);
-            let (dump, _) = ring.dump("test").unwrap();
+            let (dump, _) = ring.dump(jiff::Timestamp::now(), "test").unwrap();
             let at = |number: usize| whole.drains[number].at_ns() as f64 / 1e3;
             let span = Span::parse(&format!("{}us..{}us", at(first), at(last))).unwrap();
             let read = Recording::read(&dump).unwrap();

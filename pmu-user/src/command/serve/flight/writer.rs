@@ -4,18 +4,28 @@ use std::{
     path::Path,
     sync::{
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
-        mpsc::Receiver,
+        mpsc::{Receiver, RecvTimeoutError},
     },
     time::{Duration, Instant},
 };
 
+use jiff::Timestamp;
 use tokio::sync::oneshot;
 
-use super::ring::{Follows, Ring};
-use crate::{command::output, drain::Drain, metric::exposed::FlightCounts, view::text::duration};
+use super::{
+    dump::Dumped,
+    ring::{Follows, Ring},
+};
+use crate::{
+    command::output, drain::Drain, machine::duration_ns, metric::exposed::FlightCounts, view::text::duration,
+};
 
 /// The least time between dumps that somebody asks for: each is all that is kept.
 const APART: Duration = Duration::from_secs(10);
+/// For how long who requested a dump waits at most: a connection ends after 30 s.
+const AFTER_REQUEST_MAX: Duration = Duration::from_secs(20);
+/// How much later than it is due a drain may come before a dump is made without it.
+const LATE_MAX: Duration = Duration::from_secs(5);
 
 /// What the thread is to do.
 pub(super) enum Order {
@@ -124,31 +134,34 @@ impl Told {
 }
 
 /// Does what is ordered until the run ends. A failure is said once, until something can be written again.
-pub(super) fn write(mut ring: Ring, orders: &Receiver<Order>, told: &Told) {
-    let (mut is_failing, mut asked) = (false, None);
-    while let Ok(order) = orders.recv() {
+pub(super) fn write(mut ring: Ring, orders: &Receiver<Order>, told: &Told, after: Duration) {
+    let (mut is_failing, mut dumps) = (false, Dumps::new(after));
+    while let Some(order) = dumps.next(orders) {
         let done = match order {
-            Order::Begin(base, follows) => {
+            Some(Order::Begin(base, follows)) => {
                 let begun = ring.begin(&base, follows);
                 if begun.is_ok() && std::mem::take(&mut is_failing) {
                     output::talk("flight recorder: it can be written again");
                 }
                 begun
             }
-            Order::Drain(drain) => ring.drain(&drain).map(|is_full| {
+            Some(Order::Drain(drain)) => ring.drain(&drain).map(|is_full| {
                 told.is_full.fetch_or(is_full, Relaxed);
             }),
-            Order::Dump(ask) => {
-                dump(&ring, ask, &mut asked, told);
+            Some(Order::Dump(ask)) => {
+                dumps.ask(ask, &ring, told);
                 Ok(())
             }
-            Order::End => {
+            Some(Order::End) => {
+                dumps.make(&ring, told, |_| true);
                 if let Err(error) = ring.clear() {
                     output::talk(&format!("flight recorder: {error:#}"));
                 }
                 return;
             }
+            None => Ok(()),
         };
+        dumps.make_due(&ring, told);
         told.bytes.store(ring.bytes(), Relaxed);
         told.span_ns.store(ring.span_ns(), Relaxed);
         if let Err(error) = done {
@@ -161,60 +174,134 @@ pub(super) fn write(mut ring: Ring, orders: &Receiver<Order>, told: &Told) {
     }
 }
 
-/// Makes a dump, unless somebody had one that was `asked` for just before.
-fn dump(ring: &Ring, ask: Ask, asked: &mut Option<Instant>, told: &Told) {
-    let Ask { cause, rule, answer } = ask;
-    let result = too_soon(cause, *asked).map_or(Ok(()), Err).and_then(|()| {
-        let why = rule.as_ref().map_or(cause.name(), |(metric, _)| metric.as_str());
-        ring.dump(why).map_err(|error| Refusal::Failed(format!("{error:#}")))
-    });
-    let because = match &rule {
-        Some((_, words)) => words.clone(),
-        None => match cause {
-            Cause::Request => "it was requested".to_owned(),
-            _ => "SIGUSR1 came".to_owned(),
-        },
-    };
-    let answered = match result {
-        Ok((path, dumped)) => {
-            told.dumps[cause as usize].fetch_add(1, Relaxed);
-            if cause != Cause::Rule {
-                *asked = Some(Instant::now());
-            }
-            let (length, kilobytes) =
-                (duration(dumped.length.as_nanos() as f64), dumped.bytes.div_ceil(1000));
-            output::talk(&format!(
-                "flight recorder: {because}: {length} in {kilobytes} KB: pmbpf report {}",
-                path.display()
-            ));
-            Ok(name(&path))
-        }
-        Err(refusal) => {
-            told.refuse(cause);
-            let why = match &refusal {
-                Refusal::TooSoon(left) => {
-                    format!("the last dump was just made: again in {} s", left.as_secs() + 1)
-                }
-                Refusal::Busy => "it is busy".to_owned(),
-                Refusal::Failed(why) => why.clone(),
-            };
-            // Whoever requested it is answered.
-            if cause != Cause::Request {
-                output::talk(&format!("flight recorder: {because}, and there is no dump: {why}"));
-            }
-            Err(refusal)
-        }
-    };
-    // Whoever asked may be gone.
-    let _ = answer.map(|answer| answer.send(answered));
+/// A dump that is made once what follows is kept as well.
+struct Due {
+    ask: Ask,
+    at: Timestamp,
+    /// The drain that has to come before, in ns since counting began.
+    from_ns: u64,
+    /// When it is made whatever has come.
+    until: Instant,
 }
 
-/// For how long there is no dump, of those that somebody asks for; rules wait for longer, and have done so.
-fn too_soon(cause: Cause, asked: Option<Instant>) -> Option<Refusal> {
-    if cause == Cause::Rule {
-        return None;
+/// Dumps that are to be made, and when one was made last that somebody asked for.
+struct Dumps {
+    after: Duration,
+    due: Vec<Due>,
+    asked: Option<Instant>,
+}
+
+impl Dumps {
+    const fn new(after: Duration) -> Self {
+        Self { after, due: Vec::new(), asked: None }
     }
-    asked.and_then(|last| APART.checked_sub(last.elapsed())).map(Refusal::TooSoon)
+
+    /// The next order, for which nothing waits that is due; `Some(None)` if something is due, `None` once none can come any more.
+    fn next(&self, orders: &Receiver<Order>) -> Option<Option<Order>> {
+        let Some(until) = self.due.iter().map(|due| due.until).min() else {
+            return orders.recv().ok().map(Some);
+        };
+        match orders.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            Ok(order) => Some(Some(order)),
+            Err(RecvTimeoutError::Timeout) => Some(None),
+            Err(RecvTimeoutError::Disconnected) => None,
+        }
+    }
+
+    /// Takes that somebody asks, or a rule is met, unless there was a dump just before.
+    fn ask(&mut self, ask: Ask, ring: &Ring, told: &Told) {
+        if let Some(refusal) = self.too_soon(ask.cause) {
+            return ask.refuse(refusal, told);
+        }
+        let after = if ask.cause == Cause::Request { self.after.min(AFTER_REQUEST_MAX) } else { self.after };
+        self.due.push(Due {
+            ask,
+            at: Timestamp::now(),
+            from_ns: ring.last_ns().saturating_add(duration_ns(after)),
+            until: Instant::now() + after + LATE_MAX,
+        });
+    }
+
+    fn make_due(&mut self, ring: &Ring, told: &Told) {
+        let (last_ns, now) = (ring.last_ns(), Instant::now());
+        self.make(ring, told, |due| due.from_ns <= last_ns || due.until <= now);
+    }
+
+    /// Makes those of which this holds.
+    fn make(&mut self, ring: &Ring, told: &Told, is_due: impl Fn(&Due) -> bool) {
+        let (due, later) = std::mem::take(&mut self.due).into_iter().partition(is_due);
+        self.due = later;
+        let due: Vec<Due> = due;
+        for Due { ask, at, .. } in due {
+            match ring.dump(at, ask.why()) {
+                Ok((path, dumped)) => {
+                    if ask.cause != Cause::Rule {
+                        self.asked = Some(Instant::now());
+                    }
+                    ask.done(&path, &dumped, told);
+                }
+                Err(error) => ask.refuse(Refusal::Failed(format!("{error:#}")), told),
+            }
+        }
+    }
+
+    /// For how long there is no dump, of those that somebody asks for; rules wait for longer, and have done so.
+    fn too_soon(&self, cause: Cause) -> Option<Refusal> {
+        if cause == Cause::Rule {
+            return None;
+        }
+        let asked = self.due.iter().find(|due| due.ask.cause != Cause::Rule);
+        let left = match asked {
+            Some(due) => Some(APART + due.until.saturating_duration_since(Instant::now())),
+            None => self.asked.and_then(|last| APART.checked_sub(last.elapsed())),
+        };
+        left.map(Refusal::TooSoon)
+    }
+}
+
+impl Ask {
+    /// What its name says.
+    fn why(&self) -> &str {
+        self.rule.as_ref().map_or(self.cause.name(), |(metric, _)| metric.as_str())
+    }
+
+    fn because(&self) -> String {
+        match (&self.rule, self.cause) {
+            (Some((_, words)), _) => words.clone(),
+            (None, Cause::Request) => "it was requested".to_owned(),
+            (None, _) => "SIGUSR1 came".to_owned(),
+        }
+    }
+
+    /// Says that there is a dump.
+    fn done(self, path: &Path, dumped: &Dumped, told: &Told) {
+        told.dumps[self.cause as usize].fetch_add(1, Relaxed);
+        let (length, kilobytes) = (duration(dumped.length.as_nanos() as f64), dumped.bytes.div_ceil(1000));
+        output::talk(&format!(
+            "flight recorder: {}: {length} in {kilobytes} KB: pmbpf report {}",
+            self.because(),
+            path.display()
+        ));
+        // Whoever asked may be gone.
+        let _ = self.answer.map(|answer| answer.send(Ok(name(path))));
+    }
+
+    /// Says that there is none.
+    fn refuse(self, refusal: Refusal, told: &Told) {
+        told.refuse(self.cause);
+        let why = match &refusal {
+            Refusal::TooSoon(left) => {
+                format!("the last dump was just made: again in {} s", left.as_secs() + 1)
+            }
+            Refusal::Busy => "it is busy".to_owned(),
+            Refusal::Failed(why) => why.clone(),
+        };
+        // Whoever requested it is answered.
+        if self.cause != Cause::Request {
+            output::talk(&format!("flight recorder: {}, and there is no dump: {why}", self.because()));
+        }
+        let _ = self.answer.map(|answer| answer.send(Err(refusal)));
+    }
 }
 
 fn name(path: &Path) -> String {

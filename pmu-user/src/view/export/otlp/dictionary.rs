@@ -6,7 +6,11 @@ use super::{
     super::{Instruction, Lined, LinedFrame, once::Once, words},
     message::{Attribute, Dictionary, Function, Line, Link, Location, Mapping, Stack, ValueType},
 };
-use crate::{drain, metric::Frame, view::otlp::AnyValue};
+use crate::{
+    drain::{self, Cut},
+    metric::Frame,
+    view::otlp::AnyValue,
+};
 
 /// A text or a number of an attribute.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -85,9 +89,18 @@ impl Tables {
     }
 
     pub(super) fn stack(&mut self, lined: &Lined<'_>) -> i32 {
-        let instructions = lined.instructions();
-        let locations: Vec<i32> =
-            instructions.map(|(frames, is_kernel)| self.location(&frames, is_kernel)).collect();
+        let broken = Frame::Cut(Cut::Broken);
+        let mut locations = Vec::new();
+        let mut calls = false;
+        for (frames, is_kernel) in lined.instructions() {
+            // An address in no known mapping means nothing to who reads it; as a caller it mostly is none, and so are those behind it.
+            if calls && matches!(frames.last(), Some((Frame::Address(_), _))) {
+                locations.push(self.location(&[(&broken, None)], is_kernel));
+                break;
+            }
+            calls |= !is_kernel;
+            locations.push(self.location(&frames, is_kernel));
+        }
         place(self.stacks.place(locations.clone(), || Stack { locations }))
     }
 
@@ -149,5 +162,47 @@ impl Tables {
         let filename = words::source(line).map_or(0, |file| self.text(&file));
         let name = self.text(&words::code(frame));
         place(self.functions.place((name, filename), || Function { name, system_name: name, filename }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Tables;
+    use crate::{
+        drain::{Cut, Owner},
+        metric::{
+            Frame, HotStack,
+            value::{How, Known},
+        },
+        view::export::{Lined, words},
+    };
+
+    /// Addresses and names of a stack's locations.
+    fn locations(frames: Vec<Frame>, kernel: usize) -> Vec<(u64, String)> {
+        let share = Known { estimate: 1.0, low: 1.0, high: 1.0, coverage: 1.0, how: How::Counted };
+        let (samples, tallies, by_line) = (vec![1], Vec::new(), Vec::new());
+        let stack = HotStack { owner: Owner::Other, frames, kernel, samples, tallies, share, by_line };
+        let mut tables = Tables::new();
+        let at = tables.stack(&Lined { stack: &stack, lines: &[], values: vec![1] });
+        let made = tables.finish();
+        let of_text = |at: i32| made.texts[at as usize].clone();
+        let name = |line: &super::Line| of_text(made.functions[line.function as usize].name);
+        let location = |&at: &i32| {
+            let location = &made.locations[at as usize];
+            (location.address, location.lines.first().map(name).unwrap_or_default())
+        };
+        made.stacks[at as usize].locations.iter().map(location).collect()
+    }
+
+    #[test]
+    fn a_stack_ends_at_a_caller_in_no_known_mapping_and_says_so() {
+        let broken = (0, words::code(&Frame::Cut(Cut::Broken)));
+        let address = |address| (address, String::new());
+        let garbage = vec![Frame::Address(0x40_1000), Frame::Address(1), Frame::Address(0x3733_99f0)];
+        assert_eq!(locations(garbage.clone(), 0), [address(0x40_1000), broken.clone()]);
+        let mut in_kernel = vec![Frame::Address(u64::MAX - 9)];
+        in_kernel.extend(garbage);
+        let expected = [address(u64::MAX - 9), address(0x40_1000), broken];
+        assert_eq!(locations(in_kernel, 1), expected, "behind the kernel's frames the first is where it was");
     }
 }

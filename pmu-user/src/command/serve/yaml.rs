@@ -42,3 +42,22 @@ fn expect_bounded(text: &str) -> anyhow::Result<()> {
     }
     bail!("it has more than {EVENTS_MAX} values")
 }
+
+/// Keys and values of a mapping; nothing of what is empty.
+pub(super) fn entries<'a>(
+    value: &'a Yaml,
+    what: &str,
+) -> impl Iterator<Item = anyhow::Result<(&'a str, &'a Yaml)>> {
+    let what = if what.is_empty() { "it".to_owned() } else { what.to_owned() };
+    let (map, wrong) = match value {
+        Yaml::Hash(map) => (Some(map), None),
+        Yaml::Null | Yaml::BadValue => (None, None),
+        _ => (None, Some(Err(anyhow::anyhow!("{what} is no mapping of names to values")))),
+    };
+    let entries = map.into_iter().flatten().map(|(key, value)| Ok((string(key, "a name")?, value)));
+    wrong.into_iter().chain(entries)
+}
+
+pub(super) fn string<'a>(value: &'a Yaml, what: &str) -> anyhow::Result<&'a str> {
+    value.as_str().with_context(|| format!("{what} is no text"))
+}

@@ -1,0 +1,147 @@
+//! What the kernel accounts to the cgroups of targets, read once an interval from files that stay open.
+
+use std::{
+    collections::{HashMap, HashSet},
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    command::output,
+    machine::{
+        accounting::{AccountFiles, Accounting, Figures},
+        cgroup::{CgroupId, Layout},
+    },
+    metric::exposed::{Account, Accountable},
+    untrusted::Untrusted,
+};
+
+/// Files that are open at a time.
+const FILES_MAX: usize = 8192;
+/// How often the files of a cgroup are looked for that were not there.
+const AGAIN: Duration = Duration::from_secs(60);
+
+/// The files of targets' cgroups.
+#[derive(Debug)]
+pub(super) struct Accounts {
+    accounting: Accounting,
+    files_max: usize,
+    /// The newest cgroup that was there when counting began: ids grow.
+    newest: CgroupId,
+    open: HashMap<Untrusted, Open>,
+    left_out: usize,
+    is_said: bool,
+}
+
+/// The files of a cgroup.
+#[derive(Debug)]
+struct Open {
+    files: AccountFiles,
+    /// What is in the series of its target already, of what grows.
+    counted: Figures,
+    opened: Instant,
+}
+
+impl Accounts {
+    /// Nothing yet; `root` is where /proc is.
+    pub(super) fn new(layout: Layout, root: &Path) -> Self {
+        let all = layout.list(&Untrusted::from("/")).unwrap_or_default();
+        let newest = all.into_iter().map(|cgroup| cgroup.id).max().unwrap_or(CgroupId(u64::MAX));
+        Self {
+            accounting: Accounting::new(layout, root),
+            files_max: FILES_MAX,
+            newest,
+            open: HashMap::new(),
+            left_out: 0,
+            is_said: false,
+        }
+    }
+
+    /// What cgroups have here.
+    pub(super) const fn accounting(&self) -> &Accounting {
+        &self.accounting
+    }
+
+    /// What the kernel accounts to these targets by now, those that have their files open first. Of what is not there any more, nothing.
+    pub(super) fn read(&mut self, mut targets: Vec<Accountable>) -> Vec<Account> {
+        let wanted: HashSet<&Untrusted> = targets.iter().flat_map(|target| &target.paths).collect();
+        self.open.retain(|path, _| wanted.contains(path));
+        let has_files = |target: &Accountable| target.paths.iter().any(|path| self.open.contains_key(path));
+        targets.sort_by_key(|target| !has_files(target));
+        self.left_out = 0;
+        let account = |target| self.account(target);
+        let all = targets.into_iter().filter_map(account).collect();
+        if self.left_out > 0 && !std::mem::replace(&mut self.is_said, true) {
+            output::talk(&format!(
+                "pressure, throttling and memory of {} targets are not read: {} files are open for others",
+                self.left_out, self.files_max
+            ));
+        }
+        all
+    }
+
+    /// Targets for whose files there was no room.
+    pub(super) const fn left_out(&self) -> usize {
+        self.left_out
+    }
+
+    fn account(&mut self, Accountable { target, info, paths, is_counted }: Accountable) -> Option<Account> {
+        let mut figures = Figures::new();
+        let mut has_room = true;
+        for path in &paths {
+            let Some(now) = self.now(path, &mut has_room) else { continue };
+            let Some(open) = self.open.get_mut(path) else { continue };
+            for (figure, value) in now {
+                if !figure.grows() {
+                    figures.push((figure, value));
+                    continue;
+                }
+                let before = open.counted.iter_mut().find(|(of, _)| *of == figure);
+                let grown = match before {
+                    Some((_, counted)) if is_counted => {
+                        value.saturating_sub(std::mem::replace(counted, value))
+                    }
+                    Some(_) => 0,
+                    None => {
+                        open.counted.push((figure, value));
+                        0
+                    }
+                };
+                figures.push((figure, grown));
+            }
+        }
+        self.left_out += usize::from(!has_room);
+        (!figures.is_empty()).then_some(Account { target, info, figures })
+    }
+
+    /// What a cgroup's files say now, which may have to be opened: it is new, it was made anew, or some were not there.
+    fn now(&mut self, path: &Untrusted, has_room: &mut bool) -> Option<Figures> {
+        let mut counted = None;
+        if let Some(open) = self.open.get(path) {
+            let is_due = open.files.count() < self.accounting.files_max() && open.opened.elapsed() >= AGAIN;
+            match open.files.read() {
+                Some(now) if !is_due => return Some(now),
+                Some(_) => counted = Some(open.counted.clone()),
+                None => {}
+            }
+            self.open.remove(path);
+        }
+        let used: usize = self.open.values().map(|open| open.files.count()).sum();
+        if used + self.accounting.files_max() > self.files_max {
+            *has_room = false;
+            return None;
+        }
+        let is_new = self.accounting.layout().at(path)?.id > self.newest;
+        let (files, now) = self.accounting.open(path);
+        let counted = counted.unwrap_or_else(|| {
+            // All that one did that was made since counting began is of this run.
+            let growing = now.iter().filter(|(figure, _)| figure.grows());
+            growing.map(|&(figure, value)| (figure, if is_new { 0 } else { value })).collect()
+        });
+        self.open.insert(path.clone(), Open { files, counted, opened: Instant::now() });
+        Some(now)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,112 @@
+//! `--config`: what may change while a server runs, in a file that SIGHUP has read again. What it names takes the place of the options.
+
+#[cfg(test)]
+mod tests;
+
+use std::{path::Path, time::Duration};
+
+use anyhow::{Context as _, bail};
+use yaml_rust2::Yaml;
+
+use super::{
+    Args,
+    flight::{Measured, rule},
+    yaml::{document, entries, string},
+};
+use crate::{
+    command::parse,
+    file,
+    machine::duration_ns,
+    metric::{condition::Condition, exposed::Bounds},
+};
+
+/// Bytes of the file.
+const BYTES_MAX: u64 = 1 << 20;
+/// Rules: each is held against every number of an interval.
+const RULES_MAX: usize = 256;
+
+/// What may change while a server runs.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Settings {
+    pub(super) max_targets: u32,
+    pub(super) max_series: u32,
+    pub(super) linger: Duration,
+    /// Rules of the flight recorder.
+    pub(super) rules: Vec<Condition>,
+}
+
+impl Settings {
+    /// Those of the options.
+    pub(super) fn of(args: &Args) -> Self {
+        let Args { max_targets, max_series, linger, .. } = *args;
+        Self { max_targets, max_series, linger, rules: args.flight.rules().to_vec() }
+    }
+
+    /// These, with what a file has in their place.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read, or says something that is not understood or cannot be: nothing in it is passed over.
+    pub(super) fn with(&self, path: &Path, measured: Measured) -> anyhow::Result<Self> {
+        let text =
+            file::read_regular(path, BYTES_MAX).with_context(|| format!("cannot read {}", path.display()))?;
+        let text = str::from_utf8(&text).context("it is no UTF-8");
+        text.and_then(|text| self.parse(text, measured)).with_context(|| path.display().to_string())
+    }
+
+    fn parse(&self, text: &str, measured: Measured) -> anyhow::Result<Self> {
+        let mut settings = self.clone();
+        for entry in entries(&document(text)?, "") {
+            let (key, value) = entry?;
+            match key {
+                "max-targets" => settings.max_targets = number(key, value, (1, 10_000))?,
+                "max-series" => settings.max_series = number(key, value, (500, 1_000_000))?,
+                "linger" => settings.linger = time(key, value)?,
+                "when" => settings.rules = rules(value, measured)?,
+                other => {
+                    bail!("`{other}` is not known here: there are max-targets, max-series, linger and when")
+                }
+            }
+        }
+        Ok(settings)
+    }
+
+    pub(super) fn bounds(&self) -> Bounds {
+        Bounds {
+            targets: self.max_targets as usize,
+            series: self.max_series as usize,
+            linger_ns: duration_ns(self.linger),
+        }
+    }
+}
+
+fn number(key: &str, value: &Yaml, (least, most): (u32, u32)) -> anyhow::Result<u32> {
+    let number = value.as_i64().and_then(|number| u32::try_from(number).ok());
+    let number = number.filter(|number| (least..=most).contains(number));
+    number.with_context(|| format!("{key} is no number of {least} to {most}"))
+}
+
+/// A time with its unit; a number alone is seconds.
+fn time(key: &str, value: &Yaml) -> anyhow::Result<Duration> {
+    let text = match value {
+        Yaml::Integer(seconds) => seconds.to_string(),
+        _ => string(value, key)?.to_owned(),
+    };
+    parse::duration(&text).map_err(|why| anyhow::anyhow!("{key}: {why}"))
+}
+
+fn rules(value: &Yaml, measured: Measured) -> anyhow::Result<Vec<Condition>> {
+    let list = value.as_vec().context("when is no list of rules")?;
+    if !measured.flight && !list.is_empty() {
+        bail!("when: a rule makes a dump of the flight recorder, which there is with --flight-recorder DIR");
+    }
+    if list.len() > RULES_MAX {
+        bail!("when: {} rules, at most {RULES_MAX} are taken", list.len());
+    }
+    let one = |value| {
+        let rule = rule(string(value, "a rule of `when`")?).map_err(|why| anyhow::anyhow!("when: {why}"))?;
+        measured.expect(&rule).map_err(|why| anyhow::anyhow!("{why}"))?;
+        Ok(rule)
+    };
+    list.iter().map(one).collect()
+}

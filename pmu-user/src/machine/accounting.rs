@@ -1,0 +1,315 @@
+//! What the kernel accounts to a cgroup, with all that is below it: periods of its limit of CPU time, pressure, memory. Files of the v2
+//! hierarchy (Documentation/admin-guide/cgroup-v2.rst), or of v1 hierarchies where these have the controller
+//! (Documentation/admin-guide/cgroup-v1/memory.rst, Documentation/scheduler/sched-bwc.rst).
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    fs::File,
+    path::{Component, Path, PathBuf},
+};
+
+use super::{
+    cgroup::Layout,
+    pressure::{Stall, parse as stalls},
+};
+use crate::{file::reread_at_once, untrusted::Untrusted};
+
+/// The controller of memory.
+const MEMORY: &str = "memory";
+/// The controller of CPU time.
+const CPU: &str = "cpu";
+/// What a v1 hierarchy says of memory without a limit: the largest number of pages, in bytes.
+const NO_LIMIT: u64 = 1 << 62;
+
+/// A number that the kernel accounts to a cgroup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Figure {
+    /// Periods of its limit of CPU time in which it had something to run.
+    Periods,
+    /// Those in which the limit was used up.
+    ThrottledPeriods,
+    /// Time that its tasks could not run for it, of all CPUs together, in ns.
+    ThrottledTime,
+    /// Time that its tasks stood still, in µs.
+    Stalled(Stall),
+    /// Memory that is charged to it, in bytes.
+    Memory,
+    /// The most that ever was, in bytes.
+    MemoryPeak,
+    /// The most that may be, in bytes.
+    MemoryLimit,
+    /// Times that it was made to give memory back, since it had more than `memory.high`.
+    MemoryHigh,
+    /// Times that it had as much memory as it may.
+    MemoryMax,
+    /// Times that it had as much, and none could be taken from it.
+    MemoryOom,
+    /// Processes that were killed for want of memory.
+    MemoryOomKill,
+}
+
+impl Figure {
+    /// Does it only grow?
+    #[must_use]
+    pub const fn grows(self) -> bool {
+        !matches!(self, Self::Memory | Self::MemoryPeak | Self::MemoryLimit)
+    }
+}
+
+/// Numbers, each at most once.
+pub type Figures = Vec<(Figure, u64)>;
+
+/// What a file holds.
+#[derive(Clone, Copy, Debug)]
+enum Holds {
+    /// One number.
+    Number(Figure),
+    /// Numbers behind their names.
+    Names(&'static [(&'static str, Figure)], u64),
+    /// Pressure for a resource.
+    Pressure(&'static str),
+}
+
+/// A file, and the v1 controller whose hierarchy has it; `None` of one of the v2 hierarchy.
+#[derive(Debug)]
+struct Source(Option<&'static str>, &'static str, Holds);
+
+const CPU_V2: [Source; 1] = [Source(
+    None,
+    "cpu.stat",
+    Holds::Names(
+        &[
+            ("nr_periods", Figure::Periods),
+            ("nr_throttled", Figure::ThrottledPeriods),
+            ("throttled_usec", Figure::ThrottledTime),
+        ],
+        1000,
+    ),
+)];
+const CPU_V1: [Source; 1] = [Source(
+    Some(CPU),
+    "cpu.stat",
+    Holds::Names(
+        &[
+            ("nr_periods", Figure::Periods),
+            ("nr_throttled", Figure::ThrottledPeriods),
+            ("throttled_time", Figure::ThrottledTime),
+        ],
+        1,
+    ),
+)];
+const MEMORY_V2: [Source; 4] = [
+    Source(None, "memory.current", Holds::Number(Figure::Memory)),
+    Source(None, "memory.peak", Holds::Number(Figure::MemoryPeak)),
+    Source(None, "memory.max", Holds::Number(Figure::MemoryLimit)),
+    Source(
+        None,
+        "memory.events",
+        Holds::Names(
+            &[
+                ("high", Figure::MemoryHigh),
+                ("max", Figure::MemoryMax),
+                ("oom", Figure::MemoryOom),
+                ("oom_kill", Figure::MemoryOomKill),
+            ],
+            1,
+        ),
+    ),
+];
+const MEMORY_V1: [Source; 5] = [
+    Source(Some(MEMORY), "memory.usage_in_bytes", Holds::Number(Figure::Memory)),
+    Source(Some(MEMORY), "memory.max_usage_in_bytes", Holds::Number(Figure::MemoryPeak)),
+    Source(Some(MEMORY), "memory.limit_in_bytes", Holds::Number(Figure::MemoryLimit)),
+    Source(Some(MEMORY), "memory.failcnt", Holds::Number(Figure::MemoryMax)),
+    Source(Some(MEMORY), "memory.oom_control", Holds::Names(&[("oom_kill", Figure::MemoryOomKill)], 1)),
+];
+const PRESSURE: [Source; 4] = [
+    Source(None, "cpu.pressure", Holds::Pressure("cpu")),
+    Source(None, "memory.pressure", Holds::Pressure("memory")),
+    Source(None, "io.pressure", Holds::Pressure("io")),
+    Source(None, "irq.pressure", Holds::Pressure("irq")),
+];
+
+impl Holds {
+    fn parse(self, text: &str) -> Figures {
+        match self {
+            Self::Number(figure) => {
+                let number = text.trim().parse().ok();
+                let number = number.filter(|number| figure != Figure::MemoryLimit || *number < NO_LIMIT);
+                number.map(|number| (figure, number)).into_iter().collect()
+            }
+            Self::Names(names, of_time) => {
+                let line = |line: &str| {
+                    let (name, number) = line.split_once(' ')?;
+                    let &(_, figure) = names.iter().find(|(known, _)| *known == name)?;
+                    let number = number.trim().parse::<u64>().ok()?;
+                    let factor = if figure == Figure::ThrottledTime { of_time } else { 1 };
+                    Some((figure, number.saturating_mul(factor)))
+                };
+                text.lines().filter_map(line).collect()
+            }
+            Self::Pressure(resource) => {
+                stalls(resource, text).into_iter().map(|(stall, us)| (Figure::Stalled(stall), us)).collect()
+            }
+        }
+    }
+
+    /// The numbers that it may hold.
+    fn figures(self) -> Figures {
+        match self {
+            Self::Number(figure) => vec![(figure, 0)],
+            Self::Names(names, _) => names.iter().map(|&(_, figure)| (figure, 0)).collect(),
+            Self::Pressure(resource) => {
+                let of = Stall::ALL
+                    .into_iter()
+                    .filter(|stall| stall.name().split_once('.').is_some_and(|(of, _)| of == resource));
+                of.map(|stall| (Figure::Stalled(stall), 0)).collect()
+            }
+        }
+    }
+}
+
+/// What is accounted to no cgroup here: the name of it, and why.
+pub type Unaccounted = (&'static str, &'static str);
+
+impl Layout {
+    /// The numbers that cgroups may have here, with what none has; `root` is where /proc is.
+    pub fn accounts(&self, root: &Path) -> (Vec<Figure>, Vec<Unaccounted>) {
+        let sources = self.sources(root);
+        let mut figures: Vec<Figure> =
+            sources.iter().flat_map(|source| source.2.figures()).map(|(figure, _)| figure).collect();
+        figures.sort_unstable();
+        let mut lacks = Vec::new();
+        let mut lack = |figure: Figure, what, why| {
+            if !figures.contains(&figure) {
+                lacks.push((what, why));
+            }
+        };
+        lack(
+            Figure::Periods,
+            "limits of CPU time of cgroups",
+            "no cgroup hierarchy here has the cpu controller",
+        );
+        lack(
+            Figure::Stalled(Stall::CpuSome),
+            "pressure of cgroups",
+            "the kernel does not account it to cgroups: before Linux 5.2, without CONFIG_PSI, with psi=0, or without a v2 hierarchy",
+        );
+        lack(Figure::Memory, "memory of cgroups", "no cgroup hierarchy here has the memory controller");
+        (figures, lacks)
+    }
+
+    /// The files that cgroups may have here.
+    fn sources(&self, root: &Path) -> Vec<&'static Source> {
+        let mut sources: Vec<&Source> = Vec::new();
+        let has_v2 = |controller: &str| {
+            let file = self.v2.as_ref().map(|mount| mount.join("cgroup.controllers"));
+            let text = file.and_then(|file| std::fs::read_to_string(file).ok()).unwrap_or_default();
+            text.split_whitespace().any(|one| one == controller)
+        };
+        if self.v1_mount(CPU).is_some() {
+            sources.extend(&CPU_V1);
+        } else if has_v2(CPU) {
+            sources.extend(&CPU_V2);
+        }
+        if self.v1_mount(MEMORY).is_some() {
+            sources.extend(&MEMORY_V1);
+        } else if has_v2(MEMORY) {
+            sources.extend(&MEMORY_V2);
+        }
+        let is_accounted = |source: &&Source| match source.2 {
+            // The host's is read as the cgroups' are: with psi=0 opening fails.
+            Holds::Pressure(resource) => {
+                self.v2.is_some() && File::open(root.join("proc/pressure").join(resource)).is_ok()
+            }
+            _ => true,
+        };
+        sources.extend(PRESSURE.iter().filter(is_accounted));
+        sources
+    }
+
+    /// The file of a cgroup; `None` where its hierarchy is not mounted, or the path leads elsewhere.
+    fn account_file(&self, path: &Untrusted, source: &Source) -> Option<PathBuf> {
+        let mount = match source.0 {
+            Some(controller) => self.v1_mount(controller)?,
+            None => self.v2.as_deref()?,
+        };
+        let path = path.to_path();
+        let climbs = path.components().any(|part| part == Component::ParentDir);
+        (!climbs).then(|| mount.join(path.strip_prefix("/").unwrap_or(&path)).join(source.1))
+    }
+}
+
+/// Files that cgroups may have on this host.
+#[derive(Debug)]
+pub struct Accounting {
+    layout: Layout,
+    sources: Vec<&'static Source>,
+    /// The numbers that they may hold.
+    pub figures: Vec<Figure>,
+    /// What is accounted to no cgroup here.
+    pub lacks: Vec<Unaccounted>,
+}
+
+/// The files of a cgroup, which stay open.
+#[derive(Debug)]
+pub struct AccountFiles(Vec<(Holds, File)>);
+
+impl Accounting {
+    /// Those of a host; `root` is where /proc is.
+    pub fn new(layout: Layout, root: &Path) -> Self {
+        let (figures, lacks) = layout.accounts(root);
+        Self { sources: layout.sources(root), layout, figures, lacks }
+    }
+
+    /// How many files a cgroup has at most.
+    #[must_use]
+    pub const fn files_max(&self) -> usize {
+        self.sources.len()
+    }
+
+    /// Where the hierarchies are.
+    #[must_use]
+    pub const fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Opens the files of a cgroup that there are, with what they say now.
+    pub fn open(&self, path: &Untrusted) -> (AccountFiles, Figures) {
+        let (mut files, mut figures) = (Vec::new(), Figures::new());
+        for source in &self.sources {
+            let Some(file) = self.layout.account_file(path, source) else { continue };
+            let Ok(file) = File::open(file) else { continue };
+            // One whose controller is not enabled there says nothing, and is not asked again.
+            if let Ok(text) = read(&file) {
+                figures.extend(source.2.parse(&text));
+                files.push((source.2, file));
+            }
+        }
+        (AccountFiles(files), figures)
+    }
+}
+
+impl AccountFiles {
+    /// How many are open.
+    #[must_use]
+    pub const fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// What they say now; `None` of a cgroup that is gone.
+    #[must_use]
+    pub fn read(&self) -> Option<Figures> {
+        let mut figures = Figures::new();
+        for (holds, file) in &self.0 {
+            figures.extend(holds.parse(&read(file).ok()?));
+        }
+        Some(figures)
+    }
+}
+
+fn read(file: &File) -> std::io::Result<String> {
+    Ok(String::from_utf8(reread_at_once(file)?).unwrap_or_default())
+}

@@ -1,0 +1,101 @@
+//! What there is to scrape at one time: families, each with its series, of targets and of the host.
+
+use std::{borrow::Cow, sync::Arc};
+
+use super::{
+    families::TARGET_INFO,
+    family::Family,
+    target::Labels,
+    value::{FamilyId, Point, Values, none_of},
+};
+
+/// What there is to scrape at one time.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// Its number: the first is 1.
+    pub sequence: u64,
+    pub(super) families: Arc<[Family]>,
+    /// Families that every target has.
+    pub(super) of_targets: Vec<FamilyId>,
+    /// Families of which targets have a series where it is known of them.
+    pub(super) of_some: Vec<FamilyId>,
+    pub(super) targets: Vec<TargetSeries>,
+    pub(super) host: Vec<(FamilyId, Arc<Labels>, Point)>,
+}
+
+/// What a target has.
+#[derive(Clone, Debug)]
+pub(super) struct TargetSeries {
+    pub(super) name: Arc<str>,
+    pub(super) info: Option<Arc<Labels>>,
+    pub(super) since_ns: u64,
+    pub(super) values: Arc<Values>,
+    pub(super) states: Arc<Values>,
+}
+
+/// One series.
+#[derive(Debug)]
+pub struct Series<'a> {
+    /// The target that it is of, if it is of one.
+    pub target: Option<&'a str>,
+    /// Its other labels.
+    pub labels: &'a [(&'static str, String)],
+    /// What it says.
+    pub point: Cow<'a, Point>,
+    /// When it began, in ns since counting did.
+    pub since_ns: u64,
+}
+
+impl Snapshot {
+    /// Families in the order of their names, each with its series.
+    pub fn families(&self) -> impl Iterator<Item = (&Family, Vec<Series<'_>>)> {
+        let mut order: Vec<FamilyId> = (0..self.families.len()).collect();
+        order.sort_by(|one, other| self.families[*one].name.cmp(&self.families[*other].name));
+        let all = order.into_iter().map(|id| (&self.families[id], self.series(id)));
+        all.filter(|(_, series)| !series.is_empty())
+    }
+
+    fn series(&self, id: FamilyId) -> Vec<Series<'_>> {
+        let family = &self.families[id];
+        let of_host = self.host.iter().filter(|(of, ..)| *of == id);
+        let mut series: Vec<Series<'_>> = of_host
+            .map(|(_, labels, point)| Series {
+                target: None,
+                labels,
+                point: Cow::Borrowed(point),
+                since_ns: 0,
+            })
+            .collect();
+        if id == TARGET_INFO {
+            let infos = self.targets.iter().filter_map(|target| Some((target, target.info.as_ref()?)));
+            series.extend(infos.map(|(target, info)| Series {
+                target: Some(&target.name),
+                labels: info,
+                point: Cow::Owned(Point::Number(1.0)),
+                since_ns: target.since_ns,
+            }));
+        }
+        if self.of_targets.contains(&id) {
+            // What a target never did is known: it is 0.
+            series.extend(self.targets.iter().map(|target| Series {
+                target: Some(&target.name),
+                labels: &[],
+                point:
+                    target.values.0.get(&id).map_or_else(|| Cow::Owned(none_of(family.kind)), Cow::Borrowed),
+                since_ns: target.since_ns,
+            }));
+        }
+        if self.of_some.contains(&id) {
+            series.extend(self.targets.iter().filter_map(|target| {
+                let point = target.values.0.get(&id).or_else(|| target.states.0.get(&id))?;
+                Some(Series {
+                    target: Some(&target.name),
+                    labels: &[],
+                    point: Cow::Borrowed(point),
+                    since_ns: target.since_ns,
+                })
+            }));
+        }
+        series
+    }
+}
