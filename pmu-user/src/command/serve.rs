@@ -9,6 +9,7 @@ mod places;
 mod profiles;
 mod published;
 mod push;
+mod readers;
 #[cfg(feature = "parquet")]
 mod tables;
 mod tls;
@@ -47,7 +48,7 @@ pub(super) struct Args {
     #[command(flatten)]
     tables: tables::TablesArgs,
     /// Count this cgroup and those below (repeatable); a path, or a name as `run --cgroup` takes it [default: everything]
-    #[arg(long, value_name = "NAME", help_heading = "Target")]
+    #[arg(long, value_name = "NAME", value_parser = parse::cgroup, help_heading = "Target")]
     cgroup: Vec<String>,
     /// Length of an interval: what is scraped is at most so old
     #[arg(short = 'I', long, value_name = "TIME", value_parser = parse::interval, default_value = "5s", help_heading = "Time")]

@@ -219,7 +219,8 @@ async fn count(
     let waiting = profiles.as_ref().map(Profiles::waiting);
     let mut is_first = true;
     let watch = |report: &_| {
-        exposed.add(report, published.scraped());
+        exposed.add(report, published.seen());
+        exposed.take_said().iter().for_each(|said| output::talk(said));
         if let Some(rules) = &mut rules {
             rules.watch(report);
             exposed.tell(&rules.counts());

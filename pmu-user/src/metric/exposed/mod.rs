@@ -2,6 +2,7 @@
 //! sums and increases over any targets, hosts and times are true. Who is a target and has series of its own is bounded; what the others
 //! do is in `_other`.
 
+mod claims;
 mod counters;
 mod culprits;
 mod families;
@@ -10,6 +11,7 @@ mod flight;
 mod growth;
 mod handlers;
 mod host;
+mod seen;
 mod target;
 mod targets;
 #[cfg(test)]
@@ -21,8 +23,10 @@ mod value;
 use std::{borrow::Cow, sync::Arc};
 
 use self::{
+    claims::Claims,
     families::Families,
-    host::Host,
+    host::{Host, OfHost},
+    seen::Change,
     target::OTHER,
     targets::Targets,
     value::{FamilyId, Values, none_of},
@@ -31,6 +35,7 @@ pub use self::{
     family::{Family, Kind},
     flight::FlightCounts,
     growth::{Growth, Period, Row, Whose},
+    seen::Seen,
     target::{Labels, info as target_info, name as target_name},
     targets::Bounds,
     value::{Observed, Point},
@@ -43,7 +48,7 @@ use super::{
 };
 use crate::{
     drain::{Header, Owner},
-    plan::request::OffCpu,
+    plan::request::{Culprits, OffCpu},
     table::metric::{self, Adds, Metric},
 };
 
@@ -61,6 +66,7 @@ pub struct Exposed {
     bounds: Bounds,
     families: Families,
     targets: Targets,
+    claims: Claims,
     other: Arc<Values>,
     host: Host,
     /// Of the snapshot that is due next.
@@ -77,6 +83,7 @@ impl Exposed {
             bounds,
             families: Families::default(),
             targets: Targets::new(bounds),
+            claims: Claims::default(),
             other: Arc::default(),
             // Most of what is exposed is about targets.
             host: Host::new(bounds.series / 4),
@@ -86,18 +93,33 @@ impl Exposed {
         };
         exposed.host.begin(&mut exposed.families, header);
         exposed.families.expect(&expected(header));
-        if header.tasks.is_some() {
-            exposed.families.of_counter(run_queue_wait());
-        }
+        exposed.begin(header);
         exposed
     }
 
-    /// Adds the report of an interval. `scraped`: [`Snapshot::sequence`] of the last that somebody saw; 0 of none.
-    pub fn add(&mut self, report: &Report, scraped: u64) {
+    /// Meets what is measured of every target and may not happen for long: from the first snapshot on it is 0.
+    fn begin(&mut self, header: &Header) {
+        if let Some(tasks) = &header.tasks {
+            self.families.of_targets(&metric::RUNQUEUE_LATENCY);
+            self.families.of_counter(run_queue_wait());
+            if tasks.plan.culprits == Culprits::Yes {
+                culprits::begin(&mut self.families);
+            }
+        }
+        if header.io.is_some() {
+            for metric in metric::OF_OWNERS.iter().filter(|metric| is_measured(header, metric)) {
+                self.families.of_targets(metric);
+            }
+            self.host.begin_interfaces(&mut self.families, header);
+        }
+    }
+
+    /// Adds the report of an interval. `seen`: what of the snapshots before readers have seen.
+    pub fn add(&mut self, report: &Report, seen: Seen) {
         counters::meet(report, &mut self.families);
         culprits::meet(report, &mut self.families);
         self.meet(report);
-        self.targets.scraped(scraped);
+        self.targets.scraped(seen, self.now_ns);
         self.host.forget_states();
         report.io.iter().for_each(|io| self.host.learn_levels(io));
         // No error is possible.
@@ -115,8 +137,20 @@ impl Exposed {
         self.host.add_report(&mut self.families, report);
         report.tasks.iter().for_each(|tasks| handlers::add(&mut self.host, &mut self.families, tasks));
         self.host.targets(&mut self.families, &self.targets);
-        let room = self.room();
-        self.targets.review(self.now_ns, (scraped, self.sequence), room);
+        let (next, room) = (self.next(), self.room());
+        self.targets.review(seen, next, room);
+        self.families.review(seen, next);
+        self.host.review(seen, next);
+    }
+
+    /// What changes with the snapshot that is due next.
+    const fn next(&self) -> Change {
+        Change { sequence: self.sequence, at_ns: self.now_ns }
+    }
+
+    /// What is to be said of the targets' names since this was asked last.
+    pub fn take_said(&mut self) -> Vec<String> {
+        self.claims.take_said()
     }
 
     /// Sets what the flight recorder tells, after the report of an interval was added.
@@ -136,13 +170,15 @@ impl Exposed {
 
     /// Takes whom the report is of.
     fn meet(&mut self, report: &Report) {
+        self.claims.begin(report);
         if let Some(tasks) = &report.tasks {
             self.now_ns = tasks.from_ns.saturating_add(tasks.length_ns);
             for row in &tasks.owners {
                 let busy_ns = row.value(&metric::CPU_TIME).map_or(0.0, |known| known.estimate);
-                if let Some(owner) = row.who.owner() {
-                    self.targets.meet(owner, busy_ns as u64, (self.now_ns, self.sequence));
-                }
+                let Some(owner) = row.who.owner() else { continue };
+                let Some(name) = self.claims.name(owner) else { continue };
+                let next = Change { sequence: self.sequence, at_ns: self.now_ns };
+                self.targets.meet((owner, name), busy_ns as u64, next);
             }
         }
         if !std::mem::replace(&mut self.has_begun, true) {
@@ -153,7 +189,7 @@ impl Exposed {
 
     fn end(&mut self, report: &Report) {
         for owner in report.tasks.iter().flat_map(|tasks| &tasks.ended) {
-            self.targets.end(owner, self.now_ns, self.sequence);
+            self.targets.end(owner, self.next());
         }
     }
 
@@ -204,10 +240,11 @@ impl Exposed {
         };
         Snapshot {
             sequence,
-            families: self.families.all(),
             of_targets: self.families.ids_of_targets(),
+            held: self.families.ids_held(),
             targets: own.chain([other]).collect(),
-            host: self.host.all(),
+            host: self.host.all(&self.families),
+            families: self.families.all(),
         }
     }
 }
@@ -247,6 +284,13 @@ fn of_target<'a>(metric: &Metric, number: &Number<'a>) -> Option<&'a Owner> {
         Some(of) => *of == Subject::Scope(Scope::Platform) && number.details.label == Some(Label::Measured),
     };
     is_added.then_some(owner)
+}
+
+/// Whether a metric of block requests or packets is measured, as far as the run's beginning says.
+fn is_measured(header: &Header, metric: &Metric) -> bool {
+    let (both, packets) = ("block requests and packets", "packets");
+    let is_packets = metric.family == metric::Family::Network;
+    !header.missing.iter().any(|absent| absent.what == both || is_packets && absent.what == packets)
 }
 
 fn is_known(number: &Number<'_>) -> bool {
@@ -310,8 +354,10 @@ pub struct Snapshot {
     families: Arc<[Family]>,
     /// Families that every target has.
     of_targets: Vec<FamilyId>,
+    /// Of these, those that are still 0.
+    held: Vec<FamilyId>,
     targets: Vec<TargetSeries>,
-    host: Vec<(FamilyId, Arc<Labels>, Point)>,
+    host: Vec<OfHost>,
 }
 
 #[derive(Clone, Debug)]
@@ -346,13 +392,13 @@ impl Snapshot {
 
     fn series(&self, id: FamilyId) -> Vec<Series<'_>> {
         let family = &self.families[id];
-        let of_host = self.host.iter().filter(|(of, ..)| *of == id);
+        let of_host = self.host.iter().filter(|one| one.family == id);
         let mut series: Vec<Series<'_>> = of_host
-            .map(|(_, labels, point)| Series {
+            .map(|one| Series {
                 target: None,
-                labels,
-                point: Cow::Borrowed(point),
-                since_ns: 0,
+                labels: &one.labels,
+                point: Cow::Borrowed(&one.point),
+                since_ns: one.since_ns,
             })
             .collect();
         if id == families::TARGET_INFO {
@@ -365,13 +411,20 @@ impl Snapshot {
             }));
         }
         if self.of_targets.contains(&id) {
+            let is_held = self.held.contains(&id);
             // What a target never did is known: it is 0.
-            series.extend(self.targets.iter().map(|target| Series {
-                target: Some(&target.name),
-                labels: &[],
-                point:
-                    target.values.0.get(&id).map_or_else(|| Cow::Owned(none_of(family.kind)), Cow::Borrowed),
-                since_ns: target.since_ns,
+            series.extend(self.targets.iter().map(|target| {
+                Series {
+                    target: Some(&target.name),
+                    labels: &[],
+                    point: target
+                        .values
+                        .0
+                        .get(&id)
+                        .filter(|_| !is_held)
+                        .map_or_else(|| Cow::Owned(none_of(family.kind)), Cow::Borrowed),
+                    since_ns: target.since_ns,
+                }
             }));
         }
         series
