@@ -181,6 +181,31 @@ fn a_gate_that_cannot_be_told_fails_and_one_that_is_about_nothing_is_an_error() 
 }
 
 #[test]
+fn rates_are_compared_by_their_events() {
+    let rows = rows(&text(&diff(&["counts.pmbpf", "counts.pmbpf", "--format", "json"]), 0));
+    let rates = rows.iter().filter(|row| row["kind"] == "difference" && row["metric"] == "rate");
+    let of =
+        rates.filter(|row| row["owner"]["name"] == "web.slice").map(|row| row["parent"].as_str().unwrap());
+    let of: Vec<&str> = of.collect();
+    assert_eq!(of, ["event.cycles", "event.page-faults", "event.uncore_imc/read/"]);
+    let csv = text(&diff(&["counts.pmbpf", "counts.pmbpf", "--format", "csv"]), 0);
+    assert!(csv.lines().any(|line| line.contains("event,page-faults,,rate,")), "{csv}");
+}
+
+#[test]
+fn a_metric_that_is_not_there_is_answered_with_those_that_are() {
+    let gate = |metric: &str| {
+        let condition = format!("regress:{metric}>5%");
+        text(&diff(&["counts.pmbpf", "counts.pmbpf", "--owner", "web.slice", "--fail-on", &condition]), 2)
+    };
+    assert!(gate("page_faults").contains("did you mean event.page-faults?"));
+    assert!(
+        gate("cpu_time").contains("; there are event.cycles@cpu_atom, event.cycles@cpu_core"),
+        "no clock was counted"
+    );
+}
+
+#[test]
 fn what_is_no_recording_is_named() {
     let error = text(&diff(&["masked.pmbpf", "/etc/passwd"]), 1);
     assert!(error.contains("/etc/passwd is not a pmbpf recording"), "{error}");

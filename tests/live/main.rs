@@ -64,6 +64,7 @@ mod podman;
 mod privileges;
 mod processes;
 mod profiles;
+mod readers;
 mod redacted;
 mod rights;
 mod samples;

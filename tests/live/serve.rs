@@ -5,7 +5,7 @@ use std::{
     fs,
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::{SocketAddr, TcpStream},
-    process::{Child, Command, Stdio},
+    process::{Child, ChildStderr, Command, Stdio},
     time::{Duration, Instant},
 };
 
@@ -20,6 +20,8 @@ const INTERVAL: Duration = Duration::from_millis(500);
 pub(crate) struct Server {
     child: Child,
     address: SocketAddr,
+    /// What it says while it serves.
+    said: BufReader<ChildStderr>,
 }
 
 impl Server {
@@ -45,7 +47,7 @@ impl Server {
                 break rest.split('/').next().unwrap().parse().unwrap();
             }
         };
-        let server = Self { child, address };
+        let server = Self { child, address, said };
         wait_until("the first interval is over", || server.get("/readyz").starts_with("HTTP/1.1 200"));
         server
     }
@@ -69,7 +71,12 @@ impl Server {
 
     /// Series by name and labels, as text has them.
     pub(crate) fn scrape(&self) -> BTreeMap<String, f64> {
-        let answer = self.get("/metrics");
+        self.scrape_at("/metrics")
+    }
+
+    /// The same at a path with a query, which makes another reader of whoever asks.
+    pub(crate) fn scrape_at(&self, path: &str) -> BTreeMap<String, f64> {
+        let answer = self.get(path);
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
         assert!(head.starts_with("HTTP/1.1 200") && head.contains("text/plain; version=0.0.4"), "{head}");
         let samples = body.lines().filter(|line| !line.starts_with('#'));
@@ -96,6 +103,15 @@ impl Server {
 
     pub(crate) fn end(self) -> Option<i32> {
         self.end_by("TERM")
+    }
+
+    /// Ends it; what it said while it served.
+    pub(crate) fn end_and_say(mut self) -> String {
+        signal(self.child.id(), "TERM");
+        let mut said = String::new();
+        self.said.read_to_string(&mut said).unwrap();
+        assert!(self.child.wait().unwrap().success(), "{said}");
+        said
     }
 
     /// Ends it by a signal; its exit code, if it has one.

@@ -1,6 +1,8 @@
 //! `pmbpf diff`: two recordings, or two groups of them, compared.
 
 mod regress;
+#[cfg(test)]
+mod tests;
 
 use std::{
     ffi::OsStr,

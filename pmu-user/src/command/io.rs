@@ -40,7 +40,7 @@ pub(super) struct Args {
           conflicts_with_all = ["cgroup", "all", "command"])]
     pid: Vec<u32>,
     /// Tell apart what this cgroup and those below did: a path, or a unique name (repeatable)
-    #[arg(long, value_name = "NAME", help_heading = "Target", conflicts_with_all = ["all", "command"])]
+    #[arg(long, value_name = "NAME", value_parser = parse::cgroup, help_heading = "Target", conflicts_with_all = ["all", "command"])]
     cgroup: Vec<String>,
     /// Tell every cgroup apart (the default); with a command, as long as that runs
     #[arg(short, long, help_heading = "Target")]

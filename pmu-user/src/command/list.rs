@@ -4,7 +4,13 @@ use std::path::{Path, PathBuf};
 
 use super::output::{self, Stream};
 use crate::{
-    machine::{Machine, cpu::identity, pmu::catalog::Catalog},
+    machine::{
+        Machine,
+        cgroup::Cgroup,
+        container::{self, Containers},
+        cpu::identity,
+        pmu::catalog::Catalog,
+    },
     perf::{CountTarget, Counting},
     plan::{
         PlanError,
@@ -129,7 +135,7 @@ pub(super) fn execute(args: &Args) -> anyhow::Result<u8> {
             Listing { notes: machine.no_core_pmu().into_iter().collect(), ..Listing::of_profiles(&all) }
         }
         What::Cpus => cpus(pattern.as_ref(), root)?,
-        What::Cgroups => cgroups(&machine, pattern.as_ref())?,
+        What::Cgroups => cgroups(&machine, pattern.as_ref(), root)?,
     };
     if list.rows.is_empty() {
         output::talk(&nothing(args, &host, &list.notes));
@@ -157,14 +163,20 @@ fn cpus(pattern: Option<&Pattern>, root: &Path) -> anyhow::Result<Listing> {
     Ok(Listing { notes: note.into_iter().collect(), ..Listing::of_cpus(&all) })
 }
 
-fn cgroups(machine: &Machine, pattern: Option<&Pattern>) -> Result<Listing, PlanError> {
-    let mut all = machine.cgroups.list(&Untrusted::from("/"))?;
-    all.sort_by(|a, b| a.path.cmp(&b.path));
-    let wanted = all.into_iter().filter(|cgroup| matches(pattern, cgroup.path.as_bytes()));
-    let counted: Vec<_> = wanted
-        .map(|cgroup| {
+fn cgroups(machine: &Machine, pattern: Option<&Pattern>, root: &Path) -> Result<Listing, PlanError> {
+    let containers = Containers::read_with_processes(root);
+    let mut all = container::named(&machine.cgroups, &containers)?;
+    all.sort_by(|(a, _), (b, _)| a.path.cmp(&b.path));
+    let is_wanted = |(cgroup, name): &(Cgroup, Option<String>)| {
+        let name = name.as_ref().is_some_and(|name| matches(pattern, name.as_bytes()));
+        name || matches(pattern, cgroup.path.as_bytes())
+    };
+    let counted: Vec<_> = all
+        .into_iter()
+        .filter(is_wanted)
+        .map(|(cgroup, name)| {
             let threads = machine.cgroups.threads(&cgroup).map(|threads| threads.len());
-            (cgroup, threads)
+            (cgroup, name, threads)
         })
         .collect();
     Ok(Listing::of_cgroups(&counted))
@@ -249,7 +261,11 @@ fn nothing(args: &Args, host: &Host<'_>, notes: &[String]) -> String {
             metric::all().map(|metric| metric.name.to_owned()).chain(of_model).collect()
         }
         What::Profiles => table::profile::ALL.iter().map(|profile| profile.name.to_owned()).collect(),
-        What::Cgroups => Vec::new(),
+        What::Cgroups => {
+            let all = host.machine.cgroups.list(&Untrusted::from("/")).unwrap_or_default();
+            let last = |cgroup: Cgroup| cgroup.path.terminal().rsplit('/').next().map(str::to_owned);
+            all.into_iter().filter_map(last).collect()
+        }
     };
     let near = nearest(pattern, names.into_iter(), |name| name);
     let shown = Untrusted::from(pattern.as_str());

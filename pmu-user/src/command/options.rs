@@ -21,7 +21,7 @@ pub(super) struct TargetArgs {
     pub(super) tid: Vec<u32>,
     /// Count this cgroup and those below (repeatable): a path, or the name of a unit, container or pod that only one has; or with
     /// what it is in front: path:, unit:, docker:, podman:, cri:, k8s:NAMESPACE/POD[/CONTAINER], slurm:JOB, pid:, self
-    #[arg(long, value_name = "NAME", help_heading = "Target", conflicts_with_all = ["all", "command"])]
+    #[arg(long, value_name = "NAME", value_parser = parse::cgroup, help_heading = "Target", conflicts_with_all = ["all", "command"])]
     pub(super) cgroup: Vec<String>,
     /// Count everything (the default); with a command, as long as that runs
     #[arg(short, long, help_heading = "Target")]

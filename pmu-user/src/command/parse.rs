@@ -59,6 +59,15 @@ pub(super) fn id(text: &str) -> Result<u32, String> {
     text.parse().ok().filter(|&id| id > 0).ok_or_else(|| format!("`{text}` is no process or thread id"))
 }
 
+/// The name of a cgroup, which says one: an empty variable of a script must not mean the whole host.
+pub(super) fn cgroup(text: &str) -> Result<String, String> {
+    let name = text.split_once(':').map_or(text, |(_, name)| name);
+    if name.trim().is_empty() {
+        return Err("it names no cgroup; `/` is all of them".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
 /// An address and port to listen at: `ADDRESS:PORT`, with the address in brackets or not, `localhost:PORT`, or `:PORT` of every address.
 pub(super) fn listen(text: &str) -> Result<SocketAddr, String> {
     let wanted = || {

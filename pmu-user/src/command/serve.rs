@@ -11,6 +11,7 @@ mod places;
 mod profiles;
 mod published;
 mod push;
+mod readers;
 mod reload;
 #[cfg(feature = "parquet")]
 mod tables;
@@ -55,7 +56,7 @@ pub(super) struct Args {
     #[command(flatten)]
     tables: tables::TablesArgs,
     /// Count this cgroup and those below (repeatable); a path, or a name as `run --cgroup` takes it [default: everything]
-    #[arg(long, value_name = "NAME", help_heading = "Target")]
+    #[arg(long, value_name = "NAME", value_parser = parse::cgroup, help_heading = "Target")]
     cgroup: Vec<String>,
     /// Length of an interval: what is scraped is at most so old, and rules of the flight recorder are held against each
     /// [default: 5s; 1s with --flight-recorder]

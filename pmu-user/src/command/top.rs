@@ -29,7 +29,7 @@ pub(super) struct Args {
           conflicts_with_all = ["cgroup", "all", "file"])]
     tid: Vec<u32>,
     /// Count this cgroup and those below: a path, or a unique name (repeatable)
-    #[arg(long, value_name = "NAME", help_heading = "Target", conflicts_with_all = ["all", "file"])]
+    #[arg(long, value_name = "NAME", value_parser = parse::cgroup, help_heading = "Target", conflicts_with_all = ["all", "file"])]
     cgroup: Vec<String>,
     /// Count everything (the default)
     #[arg(short, long, help_heading = "Target", conflicts_with = "file")]

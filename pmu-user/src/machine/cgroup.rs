@@ -76,6 +76,9 @@ pub enum ResolveError {
     /// Nothing has that name.
     #[error("no cgroup `{0}`{near}", near = near(.1))]
     Unknown(String, Vec<String>),
+    /// A container has that name, and no cgroup.
+    #[error("no cgroup `{0}`: the container {1} does not run, or not where it is seen from here")]
+    NoneHere(String, String),
     /// Nothing that could be read has that name.
     #[error("no cgroup `{0}`{near}; {2}", near = near(.1))]
     Unread(String, Vec<String>, String),
@@ -308,6 +311,7 @@ fn nearest(all: &[Cgroup], name: &str) -> Vec<String> {
 pub(super) fn nearest_of(names: impl Iterator<Item = String>, wanted: &str) -> Vec<String> {
     crate::suggest::nearest(wanted, names, |path| {
         let last = path.rsplit('/').next().unwrap_or_default();
+        let last = last.rsplit(':').next().unwrap_or(last);
         UNITS.iter().find_map(|unit| last.strip_suffix(unit)).unwrap_or(last)
     })
 }

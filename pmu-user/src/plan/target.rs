@@ -104,9 +104,10 @@ pub(super) fn resolve(
             let containers = LazyCell::new(|| Containers::read_with_processes(root));
             for name in names {
                 let meant = match container::resolve(name, &machine.cgroups, &containers, root) {
-                    Err(ResolveError::Unknown(..) | ResolveError::Unread(..))
-                        if matches!(asked, Asked::CgroupsToCome(_))
-                            && let Some(next) = Follow::of(name) =>
+                    Err(
+                        ResolveError::Unknown(..) | ResolveError::Unread(..) | ResolveError::NoneHere(..),
+                    ) if matches!(asked, Asked::CgroupsToCome(_))
+                        && let Some(next) = Follow::of(name) =>
                     {
                         follow.push(next);
                         continue;

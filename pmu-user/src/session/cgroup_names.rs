@@ -1,7 +1,7 @@
 //! Whose the cgroups are that a run meets: told once for each, and again once its name is known.
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -32,7 +32,8 @@ pub(super) struct CgroupNames {
     monitors: Monitors,
     /// When processes were looked at, if they were.
     read: Option<Instant>,
-    told: HashSet<Untrusted>,
+    /// With the names of those that are containers.
+    told: HashMap<Untrusted, Option<Untrusted>>,
     kept_max: usize,
     /// Those that have no name, and when they were met.
     unnamed: Vec<(Untrusted, Instant)>,
@@ -46,7 +47,7 @@ impl CgroupNames {
             containers: Containers::read(root),
             monitors,
             read: None,
-            told: HashSet::new(),
+            told: HashMap::new(),
             kept_max: KEPT_MAX,
             unnamed: Vec::new(),
         }
@@ -57,21 +58,22 @@ impl CgroupNames {
         let now = Instant::now();
         if self.told.len() > self.kept_max {
             let met: HashSet<&Untrusted> = paths(drain).collect();
-            self.told.retain(|path| met.contains(path));
+            self.told.retain(|path, _| met.contains(path));
             self.told.shrink_to_fit();
             self.kept_max = KEPT_MAX.max(2 * self.told.len());
         }
-        let mut met: Vec<&Untrusted> = paths(drain).filter(|path| !self.told.contains(*path)).collect();
+        let mut met: Vec<&Untrusted> = paths(drain).filter(|path| !self.told.contains_key(*path)).collect();
         met.sort();
         met.dedup();
         let lacks_a_name = |path: &Untrusted| self.containers.identity(path).lacks_a_name();
+        let mut told = Vec::new();
         let is_due = self.read.is_none_or(|read| now.duration_since(read) >= READ_EVERY);
         if is_due && (!self.unnamed.is_empty() || met.iter().any(|path| lacks_a_name(path))) {
             let wait = if self.read.is_none() { WAIT_FIRST } else { WAIT };
             self.containers = Containers::read_beside(&self.root, &self.monitors, wait);
             self.read = Some(now);
+            told = self.renamed();
         }
-        let mut told = Vec::new();
         for path in met {
             let identity = self.containers.identity(path);
             if identity.lacks_a_name() {
@@ -90,8 +92,21 @@ impl CgroupNames {
         told
     }
 
+    /// Containers that have another name than was told, as one has that gave its name to the next.
+    fn renamed(&mut self) -> Vec<CgroupName> {
+        let now = |path: &Untrusted| self.containers.identity(path);
+        let is_renamed = |(path, name): (&Untrusted, &Option<Untrusted>)| {
+            let identity = now(path);
+            let called = identity.container.as_ref().and_then(|container| container.name.as_ref());
+            (name.is_some() && called.is_some() && called != name.as_ref()).then(|| (path.clone(), identity))
+        };
+        let renamed: Vec<(Untrusted, Identity)> = self.told.iter().filter_map(is_renamed).collect();
+        renamed.into_iter().filter_map(|(path, identity)| self.tell(&path, identity)).collect()
+    }
+
     fn tell(&mut self, path: &Untrusted, identity: Identity) -> Option<CgroupName> {
-        self.told.insert(path.clone());
+        let container = identity.container.as_ref();
+        self.told.insert(path.clone(), container.and_then(|container| container.name.clone()));
         (!identity.is_empty()).then(|| CgroupName { path: path.clone(), identity })
     }
 }

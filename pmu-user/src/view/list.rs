@@ -225,14 +225,15 @@ impl Listing {
         Self { hidden, ..Self::table("listed_cpu", columns, all.iter().map(row).collect()) }
     }
 
-    /// Cgroups, with how many threads each holds itself.
+    /// Cgroups, each with the name that `--cgroup` takes beside its path, and with how many threads it holds itself.
     #[must_use]
-    pub fn of_cgroups(cgroups: &[(Cgroup, Option<usize>)]) -> Self {
-        let row = |(cgroup, threads): &(Cgroup, Option<usize>)| {
+    pub fn of_cgroups(cgroups: &[(Cgroup, Option<String>, Option<usize>)]) -> Self {
+        let row = |(cgroup, name, threads): &(Cgroup, Option<String>, Option<usize>)| {
             let threads = threads.map_or(Cell::Empty, |threads| Cell::Number(threads as u64));
-            vec![Cell::Text(cgroup.path.clone()), Cell::Number(cgroup.id.0), threads]
+            let name = name.as_deref().map_or(Cell::Empty, |name| Cell::Text(name.into()));
+            vec![name, Cell::Text(cgroup.path.clone()), Cell::Number(cgroup.id.0), threads]
         };
-        Self::table("listed_cgroup", &["path", "id", "tasks"], cgroups.iter().map(row).collect())
+        Self::table("listed_cgroup", &["name", "path", "id", "tasks"], cgroups.iter().map(row).collect())
     }
 
     /// Writes the table.

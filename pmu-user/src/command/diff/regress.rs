@@ -59,19 +59,55 @@ pub(super) fn found<'a>(
         )));
     }
     let names = || of_whose.iter().filter_map(|difference| metric(difference)).map(str::to_owned);
+    let of_metric = |name: &str| -> Vec<&'a Difference> {
+        of_whose.iter().filter(|one| metric(one) == Some(name)).copied().collect()
+    };
     let one = |condition: &'a Regress| {
-        let is_it = |one: &&&Difference| metric(one) == Some(&condition.metric);
-        let numbers: Vec<&Difference> = of_whose.iter().filter(is_it).copied().collect();
-        if numbers.is_empty() {
-            let near = did_you_mean(&nearest(&condition.metric, names(), |name| name));
-            return Err(Usage(format!(
-                "{whom} has no metric `{}` in both recordings{near}",
-                condition.metric
-            )));
+        let Regress { metric: wanted, .. } = condition;
+        let own = of_metric(wanted);
+        if !own.is_empty() {
+            return Ok((condition, own));
         }
-        Ok((condition, numbers))
+        let counted = COUNTED.iter().filter(|(name, _)| name == wanted).flat_map(|(_, events)| *events);
+        let counted = counted.map(|event| of_metric(event)).find(|numbers| !numbers.is_empty());
+        let known =
+            COUNTED.iter().filter(|(_, events)| events.iter().any(|event| !of_metric(event).is_empty()));
+        let near = || near(wanted, names().chain(known.map(|(name, _)| (*name).to_owned())));
+        counted
+            .map(|numbers| (condition, numbers))
+            .ok_or_else(|| Usage(format!("{whom} has no metric `{wanted}` in both recordings{}", near())))
     };
     conditions.iter().map(one).collect()
+}
+
+/// Metrics of `run`, and the events that `stat` counts the same with, the first that there is.
+const COUNTED: [(&str, &[&str]); 5] = [
+    ("cpu_time", &["event.task-clock", "event.task-clock:u", "event.cpu-clock"]),
+    ("context_switches", &["event.context-switches", "event.cs"]),
+    ("migrations", &["event.cpu-migrations", "event.migrations"]),
+    ("minor_faults", &["event.minor-faults"]),
+    ("major_faults", &["event.major-faults"]),
+];
+
+/// Names listed where none of them is near.
+const LISTED_MAX: usize = 8;
+
+/// What a metric may have been meant to be: names like it, those that contain its words, else what there is.
+fn near(wanted: &str, names: impl Iterator<Item = String>) -> String {
+    let mut all: Vec<String> = names.collect();
+    all.sort();
+    all.dedup();
+    let like = nearest(wanted, all.iter().cloned(), |name| name.strip_prefix("event.").unwrap_or(name));
+    if !like.is_empty() {
+        return did_you_mean(&like);
+    }
+    let words: Vec<&str> = wanted.split(['_', '-', '.', ':']).filter(|word| word.len() > 2).collect();
+    let is_near = |name: &&String| words.iter().any(|word| name.contains(word));
+    let akin: Vec<&str> = all.iter().filter(is_near).map(String::as_str).collect();
+    let listed = if akin.is_empty() { all.iter().map(String::as_str).collect() } else { akin };
+    let more = if listed.len() > LISTED_MAX { ", …" } else { "" };
+    let listed = &listed[..listed.len().min(LISTED_MAX)];
+    if listed.is_empty() { String::new() } else { format!("; there are {}{more}", listed.join(", ")) }
 }
 
 fn metric(difference: &Difference) -> Option<&str> {

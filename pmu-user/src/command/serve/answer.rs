@@ -13,7 +13,8 @@ use hyper::{
     Method, Request, Response, StatusCode,
     header::{
         ACCEPT, ACCEPT_ENCODING, ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE,
-        HeaderName, HeaderValue, ORIGIN, RETRY_AFTER, VARY, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+        HeaderName, HeaderValue, ORIGIN, RETRY_AFTER, USER_AGENT, VARY, WWW_AUTHENTICATE,
+        X_CONTENT_TYPE_OPTIONS,
     },
 };
 use tokio::sync::oneshot;
@@ -79,19 +80,19 @@ impl Answers {
                 Some(refusal) => Answer::Now(refusal),
                 None => asks.request().map_or_else(|why| Answer::Now(of_dump(Err(why))), Answer::Later),
             },
-            _ => Answer::Now(self.at_once(request)),
+            _ => Answer::Now(self.at_once(request, from)),
         }
     }
 
     /// The answer to a request that changes nothing.
-    fn at_once<B>(&self, request: &Request<B>) -> Response<Full<Bytes>> {
+    fn at_once<B>(&self, request: &Request<B>, from: IpAddr) -> Response<Full<Bytes>> {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             let mut answer = plain(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are answered\n");
             answer.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
             return answer;
         }
         match request.uri().path() {
-            "/metrics" => self.metrics(request),
+            "/metrics" => self.metrics(request, from),
             "/healthz" => match self.published.stands_still() {
                 None => plain(StatusCode::OK, "ok\n"),
                 Some(since) => {
@@ -108,7 +109,7 @@ impl Answers {
         }
     }
 
-    fn metrics<B>(&self, request: &Request<B>) -> Response<Full<Bytes>> {
+    fn metrics<B>(&self, request: &Request<B>, from: IpAddr) -> Response<Full<Bytes>> {
         let Some(snapshot) = self.published.latest() else {
             return plain(StatusCode::SERVICE_UNAVAILABLE, "the first interval is not over yet\n");
         };
@@ -128,7 +129,7 @@ impl Answers {
             }
         };
         if request.method() == Method::GET {
-            self.published.see(snapshot.sequence);
+            self.see(request, from, snapshot.sequence);
         }
         let mut answer = answer(StatusCode::OK, format.content_type(), body);
         let headers = answer.headers_mut();
@@ -137,6 +138,18 @@ impl Answers {
             headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
         }
         answer
+    }
+}
+
+impl Answers {
+    /// Takes that whoever asks sees a snapshot. Two Prometheus of one address differ by their scrape timeouts, or by a query of their own.
+    fn see<B>(&self, request: &Request<B>, from: IpAddr, sequence: u64) {
+        const SCRAPE_TIMEOUT: HeaderName = HeaderName::from_static("x-prometheus-scrape-timeout-seconds");
+        let header = |name| values(request, &name).unwrap_or_default();
+        let from = from.to_canonical().to_string();
+        let query = request.uri().query().unwrap_or_default();
+        let said = [USER_AGENT, AUTHORIZATION, SCRAPE_TIMEOUT].map(header);
+        self.published.see(&[&from, query, &said[0], &said[1], &said[2]], sequence);
     }
 }
 

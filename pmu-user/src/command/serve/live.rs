@@ -271,7 +271,8 @@ async fn count(
             tables.iter_mut().for_each(|tables| tables.bound(settings.max_targets as usize));
             rules.iter_mut().for_each(|rules| rules.replace(settings.rules.clone()));
         }
-        exposed.add(report, published.scraped());
+        exposed.add(report, published.seen());
+        exposed.take_said().iter().for_each(|said| output::talk(said));
         let accounted = accounts.read(exposed.accountable());
         exposed.account(&accounted, accounts.left_out());
         if let Some(rules) = &mut rules {

@@ -1,14 +1,15 @@
-//! What is scraped: the last snapshot, and which one anybody has seen. One thread publishes, another answers.
+//! What is scraped: the last snapshot, and what its readers have seen. One thread publishes, another answers.
 
 use std::{
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
-use crate::metric::exposed::Snapshot;
+use super::readers::Readers;
+use crate::{
+    machine::duration_ns,
+    metric::exposed::{Seen, Snapshot},
+};
 
 /// Intervals without a snapshot after which counting stands still.
 const INTERVALS_MISSED: u32 = 3;
@@ -17,7 +18,7 @@ const INTERVALS_MISSED: u32 = 3;
 #[derive(Debug)]
 pub(super) struct Published {
     latest: Mutex<Option<(Arc<Snapshot>, Instant)>>,
-    scraped: AtomicU64,
+    readers: Mutex<Readers>,
     begun: Instant,
     interval: Duration,
     /// When counting began, in ns since 1970.
@@ -28,7 +29,7 @@ impl Published {
     pub(super) fn new(interval: Duration, started_unix_ns: u64) -> Self {
         Self {
             latest: Mutex::new(None),
-            scraped: AtomicU64::new(0),
+            readers: Mutex::default(),
             begun: Instant::now(),
             interval,
             started_unix_ns,
@@ -47,14 +48,23 @@ impl Published {
         latest.as_ref().map(|(snapshot, _)| Arc::clone(snapshot))
     }
 
-    /// Somebody sees the snapshot of this number.
-    pub(super) fn see(&self, sequence: u64) {
-        self.scraped.fetch_max(sequence, Ordering::Relaxed);
+    /// Takes that the reader that these words are of sees the snapshot of this number.
+    pub(super) fn see(&self, reader: &[&str], sequence: u64) {
+        self.readers().see(reader, sequence, duration_ns(self.begun.elapsed()));
     }
 
-    /// Number of the last that somebody saw; 0 of none.
-    pub(super) fn scraped(&self) -> u64 {
-        self.scraped.load(Ordering::Relaxed)
+    /// Takes that the snapshot of this number was pushed, as one is every so often.
+    pub(super) fn pushed(&self, sequence: u64, every: Duration) {
+        self.readers().push(sequence, duration_ns(every), duration_ns(self.begun.elapsed()));
+    }
+
+    /// What readers have seen.
+    pub(super) fn seen(&self) -> Seen {
+        self.readers().seen(duration_ns(self.begun.elapsed()))
+    }
+
+    fn readers(&self) -> MutexGuard<'_, Readers> {
+        self.readers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// For how long there was no new snapshot, if that is too long.

@@ -86,7 +86,7 @@ pub(super) async fn push(to: Uri, every: Duration, header: Header, published: Ar
         trouble.tell(&to, result.as_ref().err());
         if result.is_ok() {
             last = snapshot.sequence;
-            published.see(snapshot.sequence);
+            published.pushed(snapshot.sequence, every);
         }
     }
 }

@@ -37,7 +37,7 @@ use self::{
 pub use self::{
     follow::Follow,
     monitors::{Monitors, SUBCOMMAND as MONITORS, serve as serve_monitors},
-    resolve::resolve,
+    resolve::{named, resolve},
 };
 use crate::{named::named, untrusted::Untrusted};
 
@@ -291,6 +291,22 @@ impl Containers {
     /// Sources that may not be read, each with what would help.
     pub fn unread(&self) -> impl Iterator<Item = &str> {
         self.unread.iter().map(String::as_str)
+    }
+
+    /// A container of these runtimes (of any, where there is none) that files name though no cgroup is its, by its name or the beginning of its
+    /// id: as it is typed.
+    fn without_cgroup(&self, name: &str, runtimes: &[Runtime]) -> Option<String> {
+        let is_it = |(id, known): &(&String, &Known)| {
+            let is_of =
+                known.runtime.is_none_or(|runtime| runtimes.is_empty() || runtimes.contains(&runtime));
+            let called = known.name.as_ref().is_some_and(|called| called.as_bytes() == name.as_bytes());
+            let is_id = name.len() >= SHORT_ID_DIGITS && id.starts_with(name);
+            is_of && (called || is_id) && !known.is_infrastructure
+        };
+        let (id, known) = self.by_id.iter().find(is_it)?;
+        let container = Container { runtime: known.runtime, id: id.as_str().into(), ..Container::default() };
+        let name = known.name.as_ref().map(|name| name.terminal().into_owned());
+        Some(format!("{}:{}", container.prefix(), name.unwrap_or_else(|| container.short_id())))
     }
 
     /// Whose the cgroup at `path` is.

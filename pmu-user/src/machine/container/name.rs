@@ -91,6 +91,30 @@ impl Candidate {
         Untrusted::new(self.cgroup.path.as_bytes().rsplit(|&byte| byte == b'/').next().unwrap_or_default())
     }
 
+    /// The name that `--cgroup` takes beside its path: of the container, pod, unit or job whose own cgroup it is; and a container's by its id.
+    pub(super) fn name(&self) -> Option<(String, Option<String>)> {
+        let identity = &self.identity;
+        if identity.inside.is_some() {
+            return None;
+        }
+        if let Some(container) = &identity.container {
+            let name = container.name.as_ref().filter(|_| !container.is_infrastructure)?;
+            let by_id = format!("{}:{}", container.prefix(), container.short_id());
+            let hit = self.pod("*/*/*", false);
+            let called =
+                hit.map_or_else(|| format!("{}:{}", container.prefix(), name.terminal()), |hit| hit.spec);
+            return Some((called, Some(by_id)));
+        }
+        let hit = self.pod("*/*", false).or_else(|| self.job("*")).or_else(|| self.unit("*"))?;
+        Some((hit.spec, None))
+    }
+
+    /// Does the id of its container begin so?
+    pub(super) fn has_id(&self, beginning: &str) -> bool {
+        let container = self.identity.container.as_ref();
+        container.is_some_and(|container| container.id.as_bytes().starts_with(beginning.as_bytes()))
+    }
+
     fn path(&self) -> Option<Hit<'_>> {
         Some(self.hit("cgroup", format!("path:{}", self.cgroup.path.terminal())))
     }

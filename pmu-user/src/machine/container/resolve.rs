@@ -4,10 +4,10 @@
 #[cfg(test)]
 mod tests;
 
-use std::{fs, ops::Deref, path::Path};
+use std::{collections::HashMap, fs, ops::Deref, path::Path};
 
 use super::{
-    Containers,
+    Containers, Runtime,
     follow::Follow,
     name::{Candidate, Hit, Kind, absolute, bare_hit, has_pattern, typed, typed_hit},
     only_v1,
@@ -19,6 +19,8 @@ use crate::{
 
 /// Meanings that an error lists.
 const LISTED_MAX: usize = 10;
+/// Names that an error offers for one that means nothing.
+const NEAR_MAX: usize = 5;
 
 /// What a name means.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,6 +104,28 @@ fn candidates(layout: &Layout, containers: &Containers) -> Result<Vec<Candidate>
     Ok(all.into_iter().map(candidate).collect())
 }
 
+/// Cgroups, each with the name that means it alone, if it has one beside its path.
+///
+/// # Errors
+///
+/// The hierarchy cannot be read.
+pub fn named(
+    layout: &Layout,
+    containers: &Containers,
+) -> Result<Vec<(Cgroup, Option<String>)>, ResolveError> {
+    let all = candidates(layout, containers)?;
+    let mut times: HashMap<String, usize> = HashMap::new();
+    for (name, _) in all.iter().filter_map(Candidate::name) {
+        *times.entry(name).or_default() += 1;
+    }
+    let name = |one: &Candidate| {
+        let (name, by_id) = one.name()?;
+        if times[&name] == 1 { Some(name) } else { by_id }
+    };
+    let names: Vec<Option<String>> = all.iter().map(name).collect();
+    Ok(all.into_iter().map(|one| one.cgroup).zip(names).collect())
+}
+
 /// Those that no other is above.
 fn outermost(mut hits: Vec<Hit<'_>>) -> Vec<Hit<'_>> {
     hits.sort_by(|one, other| one.cgroup.path.cmp(&other.cgroup.path));
@@ -130,28 +154,66 @@ fn of_process(root: &Path, pid: &str, layout: &Layout, spec: &str) -> Result<Cgr
 
 /// What is nearest to a name that means nothing, and what could not be asked.
 fn unknown(spec: &str, all: &[Candidate], containers: &Containers) -> ResolveError {
-    let wanted = spec.rsplit([':', '/']).next().unwrap_or(spec);
-    let names = all.iter().flat_map(|one| {
-        let container = one.identity.container.as_ref().filter(|container| !container.is_infrastructure);
-        let names = [
-            container.and_then(|container| container.name.clone()),
-            one.identity.pod.as_ref().and_then(|pod| pod.name.clone()),
-        ];
-        let path = one.cgroup.path.terminal().into_owned();
-        names
-            .into_iter()
-            .flatten()
-            .map(|name| name.terminal().into_owned())
-            .chain((path != "/").then_some(path))
-    });
-    let mut names: Vec<String> = names.collect();
-    names.sort();
-    names.dedup();
-    let near = nearest_of(names.into_iter(), wanted);
+    let (kind, name) = typed(spec).map_or((None, spec), |(kind, name)| (Some(kind), name));
+    let runtimes: Option<&[Runtime]> = match kind {
+        None => Some(&[]),
+        Some(Kind::Container(runtimes)) => Some(runtimes),
+        Some(_) => None,
+    };
+    if let Some(known) = runtimes.and_then(|runtimes| containers.without_cgroup(name, runtimes)) {
+        return ResolveError::NoneHere(spec.to_owned(), known);
+    }
+    let near = near(spec, (kind, name), all);
     let unread: Vec<&str> = containers.unread().collect();
     if unread.is_empty() {
         ResolveError::Unknown(spec.to_owned(), near)
     } else {
         ResolveError::Unread(spec.to_owned(), near, unread.join("; "))
+    }
+}
+
+/// Names that may have been meant, each as it is typed: of the same name but another kind, whose id begins so, like it, else those of its kind.
+fn near(spec: &str, (kind, name): (Option<Kind>, &str), all: &[Candidate]) -> Vec<String> {
+    let names: Vec<(String, &Candidate)> = all.iter().filter_map(|one| Some((one.name()?.0, one))).collect();
+    let of = |is_it: &dyn Fn(&str, &Candidate) -> bool| -> Vec<String> {
+        let found = names.iter().filter(|(known, one)| is_it(known, one));
+        let mut found: Vec<String> = found.map(|(known, _)| known.clone()).collect();
+        found.dedup();
+        found.truncate(NEAR_MAX);
+        found
+    };
+    let without_kind = |known: &str| known.split_once(':').map_or(known, |(_, name)| name).to_owned();
+    let same = of(&|known, _| without_kind(known) == name);
+    if !same.is_empty() {
+        return same;
+    }
+    let is_id = name.len() >= 4 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let by_id = of(&|_, one| is_id && one.has_id(name));
+    if !by_id.is_empty() {
+        return by_id;
+    }
+    let wanted = name.rsplit([':', '/']).next().unwrap_or(name);
+    let is_unit = |known: &str| known.starts_with("unit:");
+    let of_kind = |known: &&String| match kind {
+        None => true,
+        Some(Kind::Path | Kind::Process) => false,
+        Some(Kind::Unit) => is_unit(known),
+        Some(Kind::Container(_) | Kind::Pod | Kind::Job) => !is_unit(known),
+    };
+    let typed = names.iter().map(|(known, _)| known).filter(of_kind);
+    let is_path = kind == Some(Kind::Path);
+    let paths = all.iter().filter(|one| is_path || one.name().is_none());
+    let paths = paths.map(|one| one.cgroup.path.terminal().into_owned());
+    let paths = paths.filter(|path| path != "/" && (is_path || kind.is_none()));
+    let mut like: Vec<String> = typed.cloned().chain(paths).collect();
+    like.sort();
+    like.dedup();
+    let found = nearest_of(like.into_iter(), wanted);
+    match spec.split_once(':') {
+        Some((prefix, _)) if found.is_empty() && kind.is_some() => {
+            let prefix = format!("{prefix}:");
+            of(&|known, _| known.starts_with(&prefix))
+        }
+        _ => found,
     }
 }

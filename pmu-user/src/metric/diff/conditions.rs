@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     drain::Header,
-    machine::cpu::format_list,
+    machine::{container::Follow, cpu::format_list},
     plan::{
         Plan, Target,
         request::{By, Descend, Inherit},
@@ -55,11 +55,11 @@ pub fn facts(header: &Header) -> Facts {
     if let Some(tasks) = tasks {
         of_plan(&tasks.plan, &mut say);
     } else if let Some(io) = io {
-        say("target", target(&io.plan.target, io.plan.inherit, io.plan.descend));
+        say("target", target((&io.plan.target, &io.plan.follow), io.plan.inherit, io.plan.descend));
         say("metrics", io.plan.table.clone().unwrap_or_else(|| "none of uncore PMUs".to_owned()));
     } else if let Some(counts) = counts {
         let plan = &counts.plan;
-        say("target", target(&plan.target, plan.inherit, Descend::Yes));
+        say("target", target((&plan.target, &[]), plan.inherit, Descend::Yes));
         say("measured cpus", format_list(&plan.cpus));
         let events: Vec<_> = plan.asked.iter().map(|event| event.name.as_str()).collect();
         say("events", events.join(", "));
@@ -73,9 +73,15 @@ pub fn facts(header: &Header) -> Facts {
     facts
 }
 
-/// The target in words; of a command the whole line, because two that begin alike may differ at their end.
-fn target(target: &Target, inherit: Inherit, descend: Descend) -> String {
+/// The target in words; of a command the whole line, because two that begin alike may differ at their end. A container that was made again is
+/// the same by the name that was asked for.
+fn target((target, follow): (&Target, &[Follow]), inherit: Inherit, descend: Descend) -> String {
     match target {
+        Target::Cgroups(cgroups) if !follow.is_empty() && cgroups.len() <= follow.len() => {
+            let name = |follow: &Follow| Untrusted::from(follow.name()).terminal().into_owned();
+            let names: Vec<_> = follow.iter().map(name).collect();
+            format!("cgroup {}", names.join(", "))
+        }
         Target::Command(words) => {
             let words: Vec<_> = words.iter().map(|word| word.0.terminal()).collect();
             format!("command {}", words.join(" "))
@@ -87,7 +93,7 @@ fn target(target: &Target, inherit: Inherit, descend: Descend) -> String {
 }
 
 fn of_plan(plan: &Plan, say: &mut impl FnMut(&'static str, String)) {
-    say("target", target(&plan.target, plan.inherit, plan.descend));
+    say("target", target((&plan.target, &plan.follow), plan.inherit, plan.descend));
     say("measured cpus", format_list(&plan.cpus));
     let by = match plan.by {
         By::Process => "processes",

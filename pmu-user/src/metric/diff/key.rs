@@ -67,12 +67,16 @@ impl Whose {
         }
     }
 
-    /// Is it called so? What has a path, or stands in a pod, has the last part of that as a name, too.
+    /// Is it called so? What has a path, or stands in a pod, has the last part of that as a name, too, and a container or pod what
+    /// `--cgroup` takes, whichever runtime it has now.
     pub fn is_called(&self, name: &str) -> bool {
+        const TYPES: [&str; 5] = ["docker:", "podman:", "cri:", "container:", "k8s:"];
         let own = self.name.as_bytes();
         let last = own.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
-        own == name.as_bytes()
-            || matches!(self.kind, "cgroup" | "container" | "pod") && last == name.as_bytes()
+        let is_container = matches!(self.kind, "container" | "pod");
+        let typed = TYPES.iter().find_map(|kind| name.strip_prefix(kind)).filter(|_| is_container);
+        let name = typed.unwrap_or(name).as_bytes();
+        own == name || (is_container || self.kind == "cgroup") && last == name
     }
 }
 
@@ -96,6 +100,8 @@ pub struct Key {
     pub whose: Whose,
     /// What it is about, beside CPUs.
     pub subject: Option<Subject>,
+    /// The event of which it is a rate: rates of all events have one name.
+    pub event: Option<String>,
     /// What.
     pub what: What,
 }
@@ -148,6 +154,8 @@ mod tests {
         assert_eq!(before, after);
         assert_eq!((before.kind, before.name), ("container", Untrusted::from("shop/web-0/nginx")));
         assert!(after.is_called("shop/web-0/nginx") && after.is_called("nginx") && !after.is_called("web-0"));
+        assert!(after.is_called("k8s:shop/web-0/nginx") && !after.is_called("unit:nginx"));
+        assert!(!whose("/a/nginx", None).is_called("docker:nginx"), "a cgroup that no runtime named");
         let of_pod = Identity { container: None, ..called("").unwrap() };
         assert_eq!(whose("/pods/1", Some(of_pod)).kind, "pod");
         // A unit's name is the last part of its path.

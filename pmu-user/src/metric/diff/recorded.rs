@@ -127,7 +127,7 @@ impl Recorded {
 
 /// The target's metric of this name.
 pub(super) fn of_target(metric: &str) -> Key {
-    Key { whose: Whose::target(), subject: None, what: What::Metric(metric.to_owned()) }
+    Key { whose: Whose::target(), subject: None, event: None, what: What::Metric(metric.to_owned()) }
 }
 
 /// Length in s, of whichever source.
@@ -207,7 +207,7 @@ fn entries(report: &Report) -> BTreeMap<Key, Entry> {
                 Some(culprit) => What::Culprit(Whose::culprit(culprit)),
                 None => What::Metric(name(&number)),
             };
-            let key = Key { whose, subject: number.subject.cloned(), what };
+            let key = Key { whose, subject: number.subject.cloned(), event: event(&number), what };
             match entries.entry(key) {
                 std::collections::btree_map::Entry::Occupied(mut there) => there.get_mut().merge(entry),
                 std::collections::btree_map::Entry::Vacant(free) => drop(free.insert(entry)),
@@ -252,6 +252,13 @@ fn name(number: &Number<'_>) -> String {
         Some(row) if row.beside == Beside::Others => format!("{}@{}", number.metric, row.pmu),
         _ => number.metric.to_string(),
     }
+}
+
+/// The event that a number is a rate of.
+fn event(number: &Number<'_>) -> Option<String> {
+    const RATES: [&str; 3] = ["cpu_rate", "rate", "power"];
+    let event = number.parent.as_ref()?.strip_prefix("event.")?;
+    RATES.contains(&number.metric.as_ref()).then(|| event.to_owned())
 }
 
 /// Does the number grow with time?
@@ -335,7 +342,7 @@ fn shares(tasks: &TasksReport) -> BTreeMap<Key, f64> {
     let mut shares = BTreeMap::new();
     let mut add = |owner: &Owner, what: Option<What>, share: f64| {
         let Some(what) = what else { return };
-        let key = Key { whose: Whose::owner(owner), subject: None, what };
+        let key = Key { whose: Whose::owner(owner), subject: None, event: None, what };
         *shares.entry(key).or_default() += share * all;
     };
     for function in &tasks.hot {
@@ -351,8 +358,12 @@ fn shares(tasks: &TasksReport) -> BTreeMap<Key, f64> {
 
 /// CPU time of an owner, for a list of those that only one recording has.
 pub(super) fn cpu_time(owners: &BTreeMap<Key, Measured>, whose: &Whose) -> Option<f64> {
-    let key =
-        Key { whose: whose.clone(), subject: None, what: What::Metric(metric::CPU_TIME.name.to_owned()) };
+    let key = Key {
+        whose: whose.clone(),
+        subject: None,
+        event: None,
+        what: What::Metric(metric::CPU_TIME.name.to_owned()),
+    };
     match &owners.get(&key)?.data {
         Data::Parts(parts) => parts.total,
         Data::Latency(..) | Data::Missing(_) => None,

@@ -1,11 +1,16 @@
 //! From the drains of a recording to what is compared: the whole run, and its parts one after the other.
 
 use super::{
-    super::{Report, TasksReport, io, stat::Stat, topdown},
+    super::{
+        Report, TasksReport, io,
+        naming::{CgroupNames, Generations},
+        stat::Stat,
+        topdown,
+    },
     recorded::Recorded,
 };
 use crate::{
-    drain::{CountsDrain, Drain, Ending, Header, Names, TasksDrain, Workload, io::IoDrain},
+    drain::{CgroupName, CountsDrain, Drain, Ending, Header, Names, TasksDrain, Workload, io::IoDrain},
     model::{
         BOUNDS, Bounds, Interval, Ledger,
         io::{IoInterval, IoLedger},
@@ -66,6 +71,8 @@ pub struct Run<'a> {
     io: Option<(io::Prepared<'a>, IoLedger, Series<IoInterval>)>,
     counts: Vec<OneRun>,
     earlier: Option<CountsDrain>,
+    /// Whose cgroups are, which drains tell.
+    cgroups: CgroupNames,
 }
 
 /// One of the runs that `pmbpf stat` counted.
@@ -95,11 +102,14 @@ impl<'a> Run<'a> {
             io: header.io.as_ref().map(of_io).transpose()?,
             counts: Vec::new(),
             earlier: None,
+            cgroups: CgroupNames::new(),
         })
     }
 
     /// Takes a drain.
-    pub fn drain(&mut self, drain: Drain) {
+    pub fn drain(&mut self, mut drain: Drain) {
+        let told = std::mem::take(&mut drain.cgroups).into_iter();
+        self.cgroups.extend(told.map(|CgroupName { path, identity }| (path, identity)));
         if std::mem::take(&mut self.base_is_due) {
             return self.begin(drain);
         }
@@ -171,7 +181,7 @@ impl<'a> Run<'a> {
             let several = runs.len() > 1;
             let one = |(at, run): (usize, OneRun)| {
                 let name = if several { format!("{name}, run {at}") } else { name.to_owned() };
-                let counts = |counts| Report { counts: Some(counts), ..Report::default() };
+                let counts = |counts| self.named(Report { counts: Some(counts), ..Report::default() });
                 let whole = run.whole.map(counts).unwrap_or_default();
                 let parts: Vec<_> = run.parts.into_iter().map(counts).collect();
                 Recorded::new(name, &whole, &parts, run.ended)
@@ -209,7 +219,13 @@ impl<'a> Run<'a> {
             tasks.hot.clear();
             tasks.stacks.clear();
         }
-        Report { tasks, ..Report::default() }
+        self.named(Report { tasks, ..Report::default() })
+    }
+
+    /// A report with the names of its cgroups. Those of one name that came one after the other are compared together.
+    fn named(&self, mut report: Report) -> Report {
+        report.name_cgroups(&self.cgroups, &mut Generations::default());
+        report
     }
 
     /// Of each part, and of all.
@@ -218,8 +234,8 @@ impl<'a> Run<'a> {
         let report = |interval: &IoInterval| io::IoReport::new(prepared, ledger, interval);
         let mut whole = IoInterval::default();
         series.parts.iter().for_each(|part| whole.append(part.clone()));
-        let of_part = |part| Report { io: Some(report(part)), ..Report::default() };
-        (series.parts.iter().map(of_part).collect(), Some(report(&whole)))
+        let of_part = |part| self.named(Report { io: Some(report(part)), ..Report::default() });
+        (series.parts.iter().map(of_part).collect(), of_part(&whole).io)
     }
 }
 

@@ -175,7 +175,7 @@ fn a_regression_is_what_is_surely_worse_by_more_than_the_limit() {
 fn functions_and_stacks_are_compared_up_to_the_same_number_each() {
     let hit = |what: What, samples: f64| {
         let parts = Parts { occurrences: Some(samples), ..Parts::default() };
-        let key = Key { whose: Whose::target(), subject: None, what };
+        let key = Key { whose: Whose::target(), subject: None, event: None, what };
         (key, Measured { unit: "samples".to_owned(), basis: Basis::Share, data: Data::Parts(parts) })
     };
     let frame = |number: usize| Frame::Function {
@@ -204,7 +204,7 @@ fn functions_and_stacks_are_compared_up_to_the_same_number_each() {
 
 /// A recording of the target's waits by culprit, in ns a second.
 fn charged(culprits: &[(&str, f64)]) -> [Recorded; 1] {
-    let key = |what| Key { whose: Whose::target(), subject: None, what };
+    let key = |what| Key { whose: Whose::target(), subject: None, event: None, what };
     let number = |rate: f64| {
         let parts = (0..8).map(|tick| (rate * (0.99 + 0.02 * f64::from(tick % 2)), 1.0)).collect();
         let data = Data::Parts(Parts { value: rate, parts, total: Some(8.0 * rate), ..Parts::default() });

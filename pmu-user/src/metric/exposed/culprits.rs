@@ -41,10 +41,15 @@ fn waited(report: &Report) -> &[Waited] {
     report.tasks.as_ref().map_or(&[], |tasks| &tasks.waited)
 }
 
+/// Meets the families of a run that tells culprits: nothing may wait for long.
+pub(super) fn begin(families: &mut Families) {
+    let _ = Ids::of(families);
+}
+
 /// Meets the families where a report tells culprits, so that there is room for them.
 pub(super) fn meet(report: &Report, families: &mut Families) {
     if !waited(report).is_empty() {
-        let _ = Ids::of(families);
+        begin(families);
     }
 }
 

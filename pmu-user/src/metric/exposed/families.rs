@@ -1,13 +1,14 @@
 //! Families that have a series: each is met once, and those of targets are the same for all of them.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
 
 use super::{
     HISTOGRAM_SERIES,
     family::{Family, Kind},
+    seen::{Change, Seen},
     value::FamilyId,
 };
 use crate::table::metric::Metric;
@@ -25,6 +26,8 @@ pub(super) struct Families {
     of_targets: BTreeSet<FamilyId>,
     /// Those of which a target has a series where the kernel accounts it.
     of_some: BTreeSet<FamilyId>,
+    /// Of these, those that came late and are 0 until every reader has seen that; of those since the last snapshot it is not known when.
+    held: BTreeMap<FamilyId, Option<Change>>,
     /// Those of variances.
     variances: BTreeSet<FamilyId>,
     /// Those that targets will have.
@@ -47,6 +50,7 @@ impl Default for Families {
             by_metric: HashMap::new(),
             of_targets: BTreeSet::new(),
             of_some: BTreeSet::new(),
+            held: BTreeMap::new(),
             variances: BTreeSet::new(),
             expected: BTreeSet::new(),
             shared: None,
@@ -80,14 +84,14 @@ impl Families {
     /// That of a metric that every target has; none of one that cannot be added up.
     pub(super) fn of_targets(&mut self, metric: &Metric) -> Option<FamilyId> {
         let id = self.of(metric).filter(|&id| self.all[id].kind != Kind::Gauge)?;
-        self.of_targets.insert(id);
+        self.every_target_has(id);
         Some(id)
     }
 
     /// The place of a counter that every target has.
     pub(super) fn of_counter(&mut self, family: Family) -> FamilyId {
         let id = self.id(family);
-        self.of_targets.insert(id);
+        self.every_target_has(id);
         id
     }
 
@@ -101,6 +105,26 @@ impl Families {
     /// Is it one of those?
     pub(super) fn is_of_some(&self, family: FamilyId) -> bool {
         self.of_some.contains(&family)
+    }
+
+    fn every_target_has(&mut self, id: FamilyId) {
+        if self.of_targets.insert(id) {
+            self.held.insert(id, None);
+        }
+    }
+
+    /// Takes what readers have seen, and that a snapshot comes next: what is in the first that any of them sees is held back from nobody.
+    pub(super) fn review(&mut self, seen: Seen, next: Change) {
+        for since in self.held.values_mut().filter(|since| since.is_none()) {
+            *since = Some(next);
+        }
+        let is_first = seen.sequence == 0;
+        self.held.retain(|_, since| !is_first && since.is_some_and(|since| !seen.has(since, next.at_ns)));
+    }
+
+    /// Families of targets that are still 0, as not every reader has seen them.
+    pub(super) fn ids_held(&self) -> Vec<FamilyId> {
+        self.held.keys().copied().collect()
     }
 
     /// Keeps room for the families of these metrics.
@@ -118,7 +142,7 @@ impl Families {
         let id = self.id(variance);
         self.variances.insert(id);
         if of_targets {
-            self.of_targets.insert(id);
+            self.every_target_has(id);
         }
         id
     }

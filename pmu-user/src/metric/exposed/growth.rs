@@ -12,7 +12,9 @@ use std::{
 
 use super::{
     accounts::{self, Account},
-    add, counters, culprits,
+    add,
+    claims::Claims,
+    counters, culprits,
     families::{Families, TARGET_INFO},
     family::{Family, Kind},
     host::{Host, Points},
@@ -42,6 +44,7 @@ pub struct Growth {
     every_ns: u64,
     families: Families,
     targets: BTreeMap<Arc<str>, Target>,
+    claims: Claims,
     other: Values,
     host: Host,
     /// What adds up of the host, at the end of the last period.
@@ -118,6 +121,7 @@ impl Growth {
             every_ns: every_ns.max(1),
             families,
             targets: BTreeMap::new(),
+            claims: Claims::default(),
             other: Values::default(),
             host,
             earlier: Points::new(),
@@ -177,14 +181,16 @@ impl Growth {
         report.io.iter().for_each(|io| self.host.learn_levels(io));
         // What an owner is called may become known at any time.
         let mut names = HashMap::new();
+        self.claims.begin(report);
         // No error is possible.
         let _ = report.by_source::<std::convert::Infallible>(|frame, numbers| {
             numbers.for_each(|number| self.number(&mut names, frame, &number));
             Ok(())
         });
-        let (targets, other) = (&mut self.targets, &mut self.other);
-        let mut take =
-            |owner, family, amount| values_of(owner, &mut names, targets, other).add(family, amount);
+        let (targets, other) = ((&mut self.targets, &mut self.claims), &mut self.other);
+        let mut take = |owner, family, amount| {
+            values_of(owner, &mut names, (targets.0, targets.1), other).add(family, amount);
+        };
         counters::amounts(report, &mut self.families, &mut take);
         culprits::amounts(report, &mut self.families, &mut take);
         self.host.add_report(&mut self.families, report);
@@ -200,7 +206,8 @@ impl Growth {
         let Some(metric) = found.filter(|_| is_known(number)) else { return };
         if let Some(owner) = of_target(metric, number) {
             let Some(family) = self.families.of_targets(metric) else { return };
-            let values = values_of(owner, names, &mut self.targets, &mut self.other);
+            let targets = (&mut self.targets, &mut self.claims);
+            let values = values_of(owner, names, targets, &mut self.other);
             add(values, (metric, family), &mut self.families, frame, number);
         } else if let Attribution::Host = number.whose {
             self.host.number(&mut self.families, metric, frame, number);
@@ -310,17 +317,17 @@ impl Growth {
 fn values_of<'r, 't>(
     owner: &'r Owner,
     names: &mut HashMap<&'r Owner, Option<Arc<str>>>,
-    targets: &'t mut BTreeMap<Arc<str>, Target>,
+    (targets, claims): (&'t mut BTreeMap<Arc<str>, Target>, &mut Claims),
     other: &'t mut Values,
 ) -> &'t mut Values {
-    let name = names.entry(owner).or_insert_with(|| named(targets, owner));
+    let name = names.entry(owner).or_insert_with(|| named(targets, claims, owner));
     let target = name.as_ref().and_then(|name| targets.get_mut(name));
     target.map_or(other, |target| &mut target.values)
 }
 
 /// The name of an owner's target, which is there then; `None` if it is counted with all others.
-fn named(targets: &mut BTreeMap<Arc<str>, Target>, owner: &Owner) -> Option<Arc<str>> {
-    let name: Arc<str> = target::name(owner)?.into();
+fn named(targets: &mut BTreeMap<Arc<str>, Target>, claims: &mut Claims, owner: &Owner) -> Option<Arc<str>> {
+    let name = claims.name(owner)?;
     let is_full = targets.len() >= TOLD_APART_MAX;
     match targets.get_mut(&name) {
         None if is_full => return None,

@@ -8,20 +8,21 @@ use std::{
 use super::{
     families::{Families, series},
     family::{self, Family, Kind},
-    over_ns,
+    is_measured, over_ns,
+    seen::{Change, Seen},
     target::Labels,
     targets::Targets,
-    value::{FamilyId, Point, add, nothing, observe},
+    value::{FamilyId, Point, add, none_of, nothing, observe},
     variance,
 };
 use crate::{
     drain::Header,
     metric::{
         CostReport, Report,
-        io::{IoReport, Scope, Subject},
+        io::{DIRECTIONS, IoReport, Scope, Subject},
         number::{Content, Frame, Number},
     },
-    table::metric::{Adds, Metric},
+    table::metric::{self, Adds, Metric},
 };
 
 /// Of what the rows of a metric are, the finest last: of one of them each metric is exposed, or its sum would count everything twice.
@@ -32,8 +33,31 @@ enum Level {
     Device,
 }
 
+/// What is counted of an interface in each direction.
+const OF_INTERFACES: [Metric; 5] =
+    [metric::NET_BANDWIDTH, metric::NET_PACKETS_RATE, metric::NET_TCP, metric::NET_UDP, metric::NET_OTHER];
+
+/// What series of the host are found by.
+pub(super) type Key = (FamilyId, Arc<Labels>);
+
 /// Points of series of the host.
-pub(super) type Points = BTreeMap<(FamilyId, Arc<Labels>), Point>;
+pub(super) type Points = BTreeMap<Key, Point>;
+
+/// A series that came late.
+#[derive(Debug)]
+struct Late {
+    since: Change,
+    is_held: bool,
+}
+
+/// A series of the host as a snapshot has it.
+#[derive(Clone, Debug)]
+pub(super) struct OfHost {
+    pub(super) family: FamilyId,
+    pub(super) labels: Arc<Labels>,
+    pub(super) point: Point,
+    pub(super) since_ns: u64,
+}
 
 /// What is exposed beside targets.
 #[derive(Debug)]
@@ -45,13 +69,25 @@ pub(super) struct Host {
     /// How it is now.
     states: Points,
     levels: HashMap<String, Level>,
+    /// When series began that came after the first snapshot. They are 0 until every reader has seen that.
+    late: HashMap<Key, Late>,
+    /// Sums that no snapshot has had.
+    new: Vec<Key>,
     /// Series for which there was no room in the last interval.
     left_out: u64,
 }
 
 impl Host {
     pub(super) fn new(most: usize) -> Self {
-        Self { most, sums: Points::new(), states: Points::new(), levels: HashMap::new(), left_out: 0 }
+        Self {
+            most,
+            sums: Points::new(),
+            states: Points::new(),
+            levels: HashMap::new(),
+            late: HashMap::new(),
+            new: Vec::new(),
+            left_out: 0,
+        }
     }
 
     /// From now on it has so many series.
@@ -75,6 +111,32 @@ impl Host {
             let labels = vec![("what", absent.what.clone()), ("why", absent.why.clone())];
             self.sums.insert((missing, Arc::new(labels)), Point::Number(1.0));
         }
+    }
+
+    /// Begins at 0 what is counted of interfaces: one that is idle has sent nothing.
+    pub(super) fn begin_interfaces(&mut self, families: &mut Families, header: &Header) {
+        let Some(io) = header.io.as_ref().filter(|_| is_measured(header, &metric::NET_BANDWIDTH)) else {
+            return;
+        };
+        for interface in &io.platform.interfaces {
+            for (_, direction) in DIRECTIONS {
+                let subject = Subject::Interface(interface.name.clone(), direction);
+                let Some((_, labels)) = labels(&subject) else { continue };
+                let labels = Arc::new(labels);
+                for metric in &OF_INTERFACES {
+                    let Some(family) = families.of(metric) else { continue };
+                    self.sum(families, (family, Arc::clone(&labels)), 0.0);
+                }
+            }
+        }
+    }
+
+    /// Takes what readers have seen, and that a snapshot comes next: what is in the first that any of them sees is held back from nobody.
+    pub(super) fn review(&mut self, seen: Seen, next: Change) {
+        let new = self.new.drain(..).filter(|_| seen.sequence > 0);
+        self.late.extend(new.map(|key| (key, Late { since: next, is_held: true })));
+        let late = self.late.values_mut().filter(|late| late.is_held);
+        late.for_each(|late| late.is_held = !seen.has(late.since, next.at_ns));
     }
 
     /// How many series there are, as text.
@@ -125,9 +187,9 @@ impl Host {
         let over_ns = over_ns(frame, number);
         match &number.content {
             Content::Distribution(Ok(found)) => {
-                let _ = self
-                    .room(families, &key)
-                    .map(|points| observe(points.entry(key).or_insert_with(nothing), found));
+                if let Some(points) = self.room(families, &key) {
+                    observe(points.entry(key).or_insert_with(nothing), found);
+                }
             }
             Content::Value(value) => {
                 let Some(known) = value.known() else { return };
@@ -148,12 +210,14 @@ impl Host {
 
     /// The sums, if one has this key or there is room for it.
     fn room(&mut self, families: &Families, key: &(FamilyId, Arc<Labels>)) -> Option<&mut Points> {
-        let has_room =
-            self.sums.contains_key(key) || self.series(families) + series(families.at(key.0)) <= self.most;
-        if !has_room {
-            self.left_out += 1;
+        if !self.sums.contains_key(key) {
+            if self.series(families) + series(families.at(key.0)) > self.most {
+                self.left_out += 1;
+                return None;
+            }
+            self.new.push(key.clone());
         }
-        has_room.then_some(&mut self.sums)
+        Some(&mut self.sums)
     }
 
     /// Adds to a sum, if there is room for its series.
@@ -264,7 +328,10 @@ impl Host {
 
     /// Sets what is told as a sum already.
     pub(super) fn set(&mut self, family: FamilyId, labels: Labels, value: f64) {
-        self.sums.insert((family, Arc::new(labels)), Point::Number(value));
+        let key = (family, Arc::new(labels));
+        if self.sums.insert(key.clone(), Point::Number(value)).is_none() {
+            self.new.push(key);
+        }
     }
 
     /// What adds up, since counting began; and what is told once.
@@ -277,10 +344,17 @@ impl Host {
         &self.states
     }
 
-    /// Everything.
-    pub(super) fn all(&self) -> Vec<(FamilyId, Arc<Labels>, Point)> {
+    /// Everything, as readers are to have it.
+    pub(super) fn all(&self, families: &Families) -> Vec<OfHost> {
         let all = self.sums.iter().chain(&self.states);
-        all.map(|((family, labels), point)| (*family, Arc::clone(labels), point.clone())).collect()
+        let of_host = |(key, point): (&Key, &Point)| {
+            let late = self.late.get(key);
+            let is_held = late.is_some_and(|late| late.is_held);
+            let point = if is_held { none_of(families.at(key.0).kind) } else { point.clone() };
+            let since_ns = late.map_or(0, |late| late.since.at_ns);
+            OfHost { family: key.0, labels: Arc::clone(&key.1), point, since_ns }
+        };
+        all.map(of_host).collect()
     }
 }
 

@@ -3,6 +3,7 @@
 //! do is in `_other`.
 
 mod accounts;
+mod claims;
 mod counters;
 mod culprits;
 mod families;
@@ -11,6 +12,7 @@ mod flight;
 mod growth;
 mod handlers;
 mod host;
+mod seen;
 mod snapshot;
 mod target;
 mod targets;
@@ -27,14 +29,17 @@ pub use self::{
     family::{Family, Kind},
     flight::FlightCounts,
     growth::{Growth, Period, Row, Whose},
+    seen::Seen,
     snapshot::{Series, Snapshot},
     target::{Labels, info as target_info, name as target_name},
     targets::Bounds,
     value::{Observed, Point},
 };
 use self::{
+    claims::Claims,
     families::Families,
     host::Host,
+    seen::Change,
     snapshot::TargetSeries,
     target::OTHER,
     targets::Targets,
@@ -49,7 +54,7 @@ use super::{
 use crate::{
     drain::{Header, Owner},
     machine::accounting::Figure,
-    plan::request::OffCpu,
+    plan::request::{Culprits, OffCpu},
     table::metric::{self, Adds, Metric},
 };
 
@@ -67,6 +72,7 @@ pub struct Exposed {
     bounds: Bounds,
     families: Families,
     targets: Targets,
+    claims: Claims,
     other: Arc<Values>,
     host: Host,
     /// Of the snapshot that is due next.
@@ -83,6 +89,7 @@ impl Exposed {
             bounds,
             families: Families::default(),
             targets: Targets::new(bounds),
+            claims: Claims::default(),
             other: Arc::default(),
             // Most of what is exposed is about targets.
             host: Host::new(bounds.series / 4),
@@ -92,18 +99,33 @@ impl Exposed {
         };
         exposed.host.begin(&mut exposed.families, header);
         exposed.families.expect(&expected(header));
-        if header.tasks.is_some() {
-            exposed.families.of_counter(run_queue_wait());
-        }
+        exposed.begin(header);
         exposed
     }
 
-    /// Adds the report of an interval. `scraped`: [`Snapshot::sequence`] of the last that somebody saw; 0 of none.
-    pub fn add(&mut self, report: &Report, scraped: u64) {
+    /// Meets what is measured of every target and may not happen for long: from the first snapshot on it is 0.
+    fn begin(&mut self, header: &Header) {
+        if let Some(tasks) = &header.tasks {
+            self.families.of_targets(&metric::RUNQUEUE_LATENCY);
+            self.families.of_counter(run_queue_wait());
+            if tasks.plan.culprits == Culprits::Yes {
+                culprits::begin(&mut self.families);
+            }
+        }
+        if header.io.is_some() {
+            for metric in metric::OF_OWNERS.iter().filter(|metric| is_measured(header, metric)) {
+                self.families.of_targets(metric);
+            }
+            self.host.begin_interfaces(&mut self.families, header);
+        }
+    }
+
+    /// Adds the report of an interval. `seen`: what of the snapshots before readers have seen.
+    pub fn add(&mut self, report: &Report, seen: Seen) {
         counters::meet(report, &mut self.families);
         culprits::meet(report, &mut self.families);
         self.meet(report);
-        self.targets.scraped(scraped);
+        self.targets.scraped(seen, self.now_ns);
         self.host.forget_states();
         report.io.iter().for_each(|io| self.host.learn_levels(io));
         // No error is possible.
@@ -121,8 +143,20 @@ impl Exposed {
         self.host.add_report(&mut self.families, report);
         report.tasks.iter().for_each(|tasks| handlers::add(&mut self.host, &mut self.families, tasks));
         self.host.targets(&mut self.families, &self.targets);
-        let room = self.room();
-        self.targets.review(self.now_ns, (scraped, self.sequence), room);
+        let (next, room) = (self.next(), self.room());
+        self.targets.review(seen, next, room);
+        self.families.review(seen, next);
+        self.host.review(seen, next);
+    }
+
+    /// What changes with the snapshot that is due next.
+    const fn next(&self) -> Change {
+        Change { sequence: self.sequence, at_ns: self.now_ns }
+    }
+
+    /// What is to be said of the targets' names since this was asked last.
+    pub fn take_said(&mut self) -> Vec<String> {
+        self.claims.take_said()
     }
 
     /// From now on no more is exposed than this; who has series keeps them where there is room.
@@ -172,13 +206,15 @@ impl Exposed {
 
     /// Takes whom the report is of.
     fn meet(&mut self, report: &Report) {
+        self.claims.begin(report);
         if let Some(tasks) = &report.tasks {
             self.now_ns = tasks.from_ns.saturating_add(tasks.length_ns);
             for row in &tasks.owners {
                 let busy_ns = row.value(&metric::CPU_TIME).map_or(0.0, |known| known.estimate);
-                if let Some(owner) = row.who.owner() {
-                    self.targets.meet(owner, busy_ns as u64, (self.now_ns, self.sequence));
-                }
+                let Some(owner) = row.who.owner() else { continue };
+                let Some(name) = self.claims.name(owner) else { continue };
+                let next = Change { sequence: self.sequence, at_ns: self.now_ns };
+                self.targets.meet((owner, name), busy_ns as u64, next);
             }
         }
         if !std::mem::replace(&mut self.has_begun, true) {
@@ -189,7 +225,7 @@ impl Exposed {
 
     fn end(&mut self, report: &Report) {
         for owner in report.tasks.iter().flat_map(|tasks| &tasks.ended) {
-            self.targets.end(owner, self.now_ns, self.sequence);
+            self.targets.end(owner, self.next());
         }
     }
 
@@ -242,11 +278,12 @@ impl Exposed {
         };
         Snapshot {
             sequence,
-            families: self.families.all(),
             of_targets: self.families.ids_of_targets(),
             of_some: self.families.ids_of_some(),
+            held: self.families.ids_held(),
             targets: own.chain([other]).collect(),
-            host: self.host.all(),
+            host: self.host.all(&self.families),
+            families: self.families.all(),
         }
     }
 }
@@ -286,6 +323,13 @@ fn of_target<'a>(metric: &Metric, number: &Number<'a>) -> Option<&'a Owner> {
         Some(of) => *of == Subject::Scope(Scope::Platform) && number.details.label == Some(Label::Measured),
     };
     is_added.then_some(owner)
+}
+
+/// Whether a metric of block requests or packets is measured, as far as the run's beginning says.
+fn is_measured(header: &Header, metric: &Metric) -> bool {
+    let (both, packets) = ("block requests and packets", "packets");
+    let is_packets = metric.family == metric::Family::Network;
+    !header.missing.iter().any(|absent| absent.what == both || is_packets && absent.what == packets)
 }
 
 fn is_known(number: &Number<'_>) -> bool {

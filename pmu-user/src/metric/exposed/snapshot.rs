@@ -5,6 +5,7 @@ use std::{borrow::Cow, sync::Arc};
 use super::{
     families::TARGET_INFO,
     family::Family,
+    host::OfHost,
     target::Labels,
     value::{FamilyId, Point, Values, none_of},
 };
@@ -17,10 +18,12 @@ pub struct Snapshot {
     pub(super) families: Arc<[Family]>,
     /// Families that every target has.
     pub(super) of_targets: Vec<FamilyId>,
+    /// Of these, those that are still 0.
+    pub(super) held: Vec<FamilyId>,
     /// Families of which targets have a series where it is known of them.
     pub(super) of_some: Vec<FamilyId>,
     pub(super) targets: Vec<TargetSeries>,
-    pub(super) host: Vec<(FamilyId, Arc<Labels>, Point)>,
+    pub(super) host: Vec<OfHost>,
 }
 
 /// What a target has.
@@ -57,13 +60,13 @@ impl Snapshot {
 
     fn series(&self, id: FamilyId) -> Vec<Series<'_>> {
         let family = &self.families[id];
-        let of_host = self.host.iter().filter(|(of, ..)| *of == id);
+        let of_host = self.host.iter().filter(|one| one.family == id);
         let mut series: Vec<Series<'_>> = of_host
-            .map(|(_, labels, point)| Series {
+            .map(|one| Series {
                 target: None,
-                labels,
-                point: Cow::Borrowed(point),
-                since_ns: 0,
+                labels: &one.labels,
+                point: Cow::Borrowed(&one.point),
+                since_ns: one.since_ns,
             })
             .collect();
         if id == TARGET_INFO {
@@ -76,13 +79,16 @@ impl Snapshot {
             }));
         }
         if self.of_targets.contains(&id) {
+            let is_held = self.held.contains(&id);
             // What a target never did is known: it is 0.
-            series.extend(self.targets.iter().map(|target| Series {
-                target: Some(&target.name),
-                labels: &[],
-                point:
-                    target.values.0.get(&id).map_or_else(|| Cow::Owned(none_of(family.kind)), Cow::Borrowed),
-                since_ns: target.since_ns,
+            series.extend(self.targets.iter().map(|target| {
+                let point = target.values.0.get(&id).filter(|_| !is_held);
+                Series {
+                    target: Some(&target.name),
+                    labels: &[],
+                    point: point.map_or_else(|| Cow::Owned(none_of(family.kind)), Cow::Borrowed),
+                    since_ns: target.since_ns,
+                }
             }));
         }
         if self.of_some.contains(&id) {

@@ -27,6 +27,26 @@ pub fn name(owner: &Owner) -> Option<String> {
     Some(bounded(called, NAME_BYTES_MAX))
 }
 
+/// The own cgroup of the container that an owner is of or in; `None` of what is in none, or in one that holds a pod's namespaces.
+pub(super) fn container_base(owner: &Owner) -> Option<Untrusted> {
+    let Owner::Cgroup { path, identity: Some(identity), .. } = owner else { return None };
+    identity.container.as_ref().filter(|container| !container.is_infrastructure)?;
+    let inside = identity.inside.as_ref().map_or(&b""[..], Untrusted::as_bytes);
+    Some(Untrusted::new(path.as_bytes().strip_suffix(inside).unwrap_or(path.as_bytes())))
+}
+
+/// The name of a container by the beginning of its id.
+pub(super) fn name_by_id(owner: &Owner) -> Option<String> {
+    let Owner::Cgroup { identity: Some(identity), .. } = owner else { return None };
+    let container = identity.container.as_ref()?;
+    Some(bounded(format!("{}:{}", container.prefix(), container.short_id()), NAME_BYTES_MAX))
+}
+
+/// The name of a cgroup by its path.
+pub(super) fn name_by_path(path: &Untrusted) -> String {
+    bounded(format!("path:{}", path.terminal()), NAME_BYTES_MAX)
+}
+
 fn of_identity(identity: &Identity) -> Option<String> {
     let pod = identity.pod.as_ref().and_then(of_pod);
     match &identity.container {

@@ -1,6 +1,6 @@
 //! Which targets have series of their own, never more than a server of metrics can be expected to take; what the others do is counted
-//! together, as `_other`. A server sees how much a series grew from one scrape to the next and nothing else: so each begins at 0 in one,
-//! and stays as it ended until one has seen it. Increases over all series are what happened, whoever comes and goes.
+//! together, as `_other`. A reader sees how much a series grew from one scrape to the next and nothing else: so each is 0 until every reader has
+//! seen that, and stays as it ended until every reader has seen that too. Increases over all series are what happened, whoever comes and goes.
 
 #[cfg(test)]
 mod tests;
@@ -13,6 +13,7 @@ use std::{
 
 use super::{
     accounts::Accountable,
+    seen::{Change, Seen},
     target::{self, Labels},
     value::Values,
 };
@@ -26,6 +27,8 @@ const BUSY_NS: u64 = 1_000_000_000;
 const REVIEW_EVERY_NS: u64 = 60_000_000_000;
 /// Targets without series that are remembered.
 const KEPT_MAX: usize = 8192;
+/// How long the series of a target that has ended wait for readers: longer than three of the longest intervals that Prometheus can query.
+const ENDED_MAX_NS: u64 = 900_000_000_000;
 
 /// The most that is exposed.
 #[derive(Clone, Copy, Debug)]
@@ -43,12 +46,12 @@ pub struct Bounds {
 enum State {
     /// Counted with all others.
     Other,
-    /// Its series are 0 until a scrape has seen them, the first in which they are; meanwhile it is counted with all others.
-    Begins(u64),
+    /// Its series are 0 until every reader has seen them; meanwhile it is counted with all others.
+    Begins(Change),
     /// Counted by itself.
     Own,
-    /// Its series do not grow any more, since this time, and until the scrape of this snapshot nobody has seen how they ended.
-    Closed(u64, u64, Why),
+    /// Its series do not grow any more since this change, which every reader is to see.
+    Closed(Change, Why),
 }
 
 /// Why a target's series do not grow any more.
@@ -102,17 +105,17 @@ impl Targets {
         self.bounds = bounds;
     }
 
-    /// Takes that an owner was busy for so long until `now_ns`; `sequence` is of the next snapshot.
-    pub(super) fn meet(&mut self, owner: &Owner, busy_ns: u64, (now_ns, sequence): (u64, u64)) {
-        let Some(name) = target::name(owner) else { return };
+    /// Takes that an owner, whose target is called so, was busy for so long until `next`, the time of the next snapshot.
+    pub(super) fn meet(&mut self, (owner, name): (&Owner, Arc<str>), busy_ns: u64, next: Change) {
+        let now_ns = next.at_ns;
         let name: Arc<str> = match self.of.get(owner) {
             Some(known) if **known == *name => Arc::clone(known),
             // Its name has become known, or has changed.
             Some(_) => {
-                self.end(owner, now_ns, sequence);
-                name.into()
+                self.end(owner, next);
+                name
             }
-            None => name.into(),
+            None => name,
         };
         self.of.entry(owner.clone()).or_insert_with(|| Arc::clone(&name));
         let target = self.known.entry(name).or_insert_with(|| Target {
@@ -127,7 +130,7 @@ impl Targets {
             values: Arc::default(),
             states: Arc::default(),
         });
-        if let State::Closed(.., Why::Ended) = target.state {
+        if let State::Closed(_, Why::Ended) = target.state {
             // One of the same name goes on where it ended.
             target.state = State::Own;
             target.info = Arc::new(target::info(owner));
@@ -138,23 +141,23 @@ impl Targets {
         target.recent_ns += busy_ns;
     }
 
-    /// Takes that an owner has ended, or is another target's; `sequence` is of the next snapshot.
-    pub(super) fn end(&mut self, owner: &Owner, now_ns: u64, sequence: u64) {
+    /// Takes that an owner has ended, or is another target's, by the next snapshot.
+    pub(super) fn end(&mut self, owner: &Owner, next: Change) {
         let Some(name) = self.of.remove(owner) else { return };
         let Some(target) = self.known.get_mut(&name) else { return };
         target.cgroups.remove(owner);
         match target.state {
             _ if !target.cgroups.is_empty() => {}
             State::Other | State::Begins(_) => drop(self.known.remove(&name)),
-            State::Own => target.state = State::Closed(now_ns, sequence, Why::Ended),
+            State::Own => target.state = State::Closed(next, Why::Ended),
             State::Closed(..) => {}
         }
     }
 
-    /// Begins to count those by themselves whose 0 was in the scrape of this snapshot, or in one before.
-    pub(super) fn scraped(&mut self, sequence: u64) {
+    /// Begins to count those by themselves whose 0 every reader has seen by `now_ns`.
+    pub(super) fn scraped(&mut self, seen: Seen, now_ns: u64) {
         for target in self.known.values_mut() {
-            if matches!(target.state, State::Begins(first) if first <= sequence) {
+            if matches!(target.state, State::Begins(first) if seen.has(first, now_ns)) {
                 target.state = State::Own;
             }
         }
@@ -182,31 +185,39 @@ impl Targets {
             self.known.iter().map(|(name, target)| (Reverse(target.busy_ns), Arc::clone(name))).collect();
         all.sort();
         for (_, name) in all.into_iter().take(room.min(self.bounds.targets)) {
-            self.open(&name, State::Own, now_ns);
+            self.open(&name, State::Own, 0);
         }
         self.reviewed_ns = now_ns;
     }
 
-    /// Decides who has series from the next snapshot on, `next`, in which there is room for so many. `scraped`: the last snapshot that
-    /// somebody saw.
-    pub(super) fn review(&mut self, now_ns: u64, (scraped, next): (u64, u64), room: usize) {
+    /// Decides which targets have series from the next snapshot on, in which there is room for so many; `seen` is what readers have seen
+    /// by then.
+    pub(super) fn review(&mut self, seen: Seen, next: Change, room: usize) {
+        let now_ns = next.at_ns;
         let room = room.min(self.bounds.targets);
         let linger_ns = self.bounds.linger_ns;
         self.remove(usize::MAX, |target| match target.state {
-            State::Closed(at_ns, ..) if at_ns.saturating_add(linger_ns) <= now_ns => Some(at_ns),
-            State::Closed(at_ns, sequence, Why::Room) if sequence <= scraped => Some(at_ns),
+            State::Closed(end, why) => {
+                let since_ns = now_ns.saturating_sub(end.at_ns);
+                let is_over = why == Why::Room || since_ns >= linger_ns;
+                let is_due = is_over && seen.has(end, now_ns) || since_ns >= linger_ns.max(ENDED_MAX_NS);
+                is_due.then_some(end.at_ns)
+            }
             _ => None,
         });
         let waiting = self.waiting(now_ns);
         let wanted = self.exposed().count() + waiting.len();
         // Those that have ended and were seen so, the first first.
         self.remove(wanted.saturating_sub(room), |target| match target.state {
-            State::Closed(at_ns, sequence, _) if sequence <= scraped => Some(at_ns),
+            State::Closed(end, _) if seen.has(end, now_ns) => Some(end.at_ns),
             _ => None,
         });
         // There is less room than there was: nothing else is above the bound.
         let over = self.exposed().count().saturating_sub(room);
-        self.remove(over, |target| Some(target.recent_ns));
+        self.remove(over, |target| match target.state {
+            State::Begins(_) => Some(0),
+            _ => Some(target.recent_ns.max(1)),
+        });
         let free = room.saturating_sub(self.exposed().count());
         for (_, name) in waiting.iter().take(free) {
             self.open(name, State::Begins(next), now_ns);
@@ -214,7 +225,7 @@ impl Targets {
         if now_ns.saturating_sub(self.reviewed_ns) >= REVIEW_EVERY_NS {
             self.reviewed_ns = now_ns;
             if let Some((Reverse(busiest), _)) = waiting.get(free) {
-                self.give_way(*busiest, now_ns, next);
+                self.give_way(*busiest, next);
             }
             self.known.values_mut().for_each(|target| target.recent_ns = 0);
         }
@@ -236,12 +247,12 @@ impl Targets {
 
     /// Of those with series the one that did least gives way if somebody waits who did more than twice as much, and a second: one at a
     /// time, so that series do not come and go.
-    fn give_way(&mut self, busiest_ns: u64, now_ns: u64, next: u64) {
+    fn give_way(&mut self, busiest_ns: u64, next: Change) {
         let own = self.known.values_mut().filter(|target| target.state == State::Own);
         if let Some(least) = own.min_by_key(|target| target.recent_ns)
             && busiest_ns > BUSY_NS.max(2 * least.recent_ns)
         {
-            least.state = State::Closed(now_ns, next, Why::Room);
+            least.state = State::Closed(next, Why::Room);
         }
     }
 

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::{
-    BOUNDS_NS, Bounds, Exposed, Family, HISTOGRAM_SERIES, Kind, Point, Snapshot,
-    testing::{Did, Lives, World, cgroup, did},
+    BOUNDS_NS, Bounds, Exposed, Family, HISTOGRAM_SERIES, Kind, Point, Seen, Snapshot,
+    testing::{Did, INTERVAL_NS, Lives, World, cgroup, did},
 };
 use crate::metric::{
     OwnerOrTarget,
@@ -43,7 +43,7 @@ fn intervals_are_added_up_by_target() {
     let mut exposed = world.exposed(BOUNDS);
     for _ in 0..3 {
         let all = [did(cgroup(1, "/web"), SECOND), did(cgroup(2, "/db"), SECOND / 2)];
-        exposed.add(&world.interval(&all), 0);
+        exposed.add(&world.interval(&all), Seen::default());
     }
     let snapshot = exposed.snapshot();
     let expected = [("_other", 0.0), ("path:/db", 1.5), ("path:/web", 3.0)];
@@ -84,7 +84,7 @@ fn waits_are_behind_a_target_itself_or_behind_others() {
             charges: vec![charge(Culprit::Outside, 5)],
         },
     ];
-    exposed.add(&report, 0);
+    exposed.add(&report, Seen::default());
     for (family, of_web, of_db) in
         [("behind_itself", 3.0, 0.0), ("behind_others", 3.0, 5.0), ("caused", 0.0, 3.0)]
     {
@@ -100,7 +100,7 @@ fn a_cgroup_above_others_has_its_own_alone() {
     let mut world = World::new();
     let mut exposed = world.exposed(BOUNDS);
     let all = [did(cgroup(1, "/a"), SECOND), did(cgroup(2, "/a/b"), 2 * SECOND)];
-    exposed.add(&world.interval(&all), 0);
+    exposed.add(&world.interval(&all), Seen::default());
     let found = numbers(&exposed.snapshot(), CPU);
     assert_eq!((found["path:/a"], found["path:/a/b"]), (1.0, 2.0), "so that they add up");
 }
@@ -110,11 +110,11 @@ fn what_is_not_measured_has_no_series_and_what_never_happened_is_0() {
     let mut world = World::new();
     let mut exposed = world.exposed(BOUNDS);
     let quiet = Did { waits: (0, 0), ..did(cgroup(1, "/quiet"), SECOND) };
-    exposed.add(&world.interval(&[quiet]), 0);
+    exposed.add(&world.interval(&[quiet]), Seen::default());
     assert_eq!(number(&mut exposed, "pmbpf_samples", "path:/quiet"), None, "nothing samples");
     assert_eq!(number(&mut exposed, "pmbpf_major_faults", "path:/quiet"), Some(0.0));
-    assert_eq!(number(&mut exposed, WAITS, "path:/quiet"), None, "nobody has waited yet");
-    exposed.add(&world.interval(&[did(cgroup(2, "/busy"), SECOND)]), 0);
+    assert_eq!(number(&mut exposed, WAITS, "path:/quiet"), Some(0.0), "nobody has waited yet");
+    exposed.add(&world.interval(&[did(cgroup(2, "/busy"), SECOND)]), Seen::default());
     assert_eq!(number(&mut exposed, WAITS, "path:/quiet"), Some(0.0));
 }
 
@@ -122,7 +122,7 @@ fn what_is_not_measured_has_no_series_and_what_never_happened_is_0() {
 fn cpu_time_has_no_variance_and_blind_time_has() {
     let mut world = World::new();
     let mut exposed = world.exposed(BOUNDS);
-    exposed.add(&world.interval(&[did(cgroup(1, "/web"), SECOND)]), 0);
+    exposed.add(&world.interval(&[did(cgroup(1, "/web"), SECOND)]), Seen::default());
     let names: BTreeSet<String> =
         exposed.snapshot().families().map(|(family, _)| family.name.clone()).collect();
     assert!(!names.contains("pmbpf_cpu_time_seconds_variance"), "{names:?}");
@@ -173,7 +173,7 @@ fn increases_over_all_targets_are_what_happened_whoever_comes_and_goes() {
         let mut happened = (0, 0_u64);
         for step in 0..600 {
             let all = lives.interval();
-            exposed.add(&world.interval(&all), server.saw);
+            exposed.add(&world.interval(&all), Seen::snapshot(server.saw));
             let snapshot = exposed.snapshot();
             assert!(lines(&snapshot) <= bounds.series, "{}", lines(&snapshot));
             if server.saw > 0 {
@@ -190,6 +190,75 @@ fn increases_over_all_targets_are_what_happened_whoever_comes_and_goes() {
         assert_eq!(server.increases[WAITS], happened.1 as f64);
         assert!(exposed.targets.retired.iter().all(|&retired| retired > 0), "{:?}", exposed.targets.retired);
     }
+}
+
+/// Three readers, of an interval, of three, and of twelve. `seen` says what they have seen, by the last snapshots of each.
+fn increases_of_three(seen: impl Fn(&[u64; 3]) -> Seen) {
+    let bounds = Bounds { targets: 6, series: 600, linger_ns: 10 * SECOND };
+    for seed in 1..=4 {
+        let mut lives = Lives::new(Random(0xfee_0000 + seed));
+        let (mut world, mut servers) = (World::new(), [(); 3].map(|()| Server::default()));
+        let mut exposed = world.exposed(bounds);
+        let (mut cpu_ns, mut waits) = (0, 0_u64);
+        for step in 0..=600 {
+            let all = lives.interval();
+            exposed.add(&world.interval(&all), seen(&servers.each_ref().map(|server| server.saw)));
+            let snapshot = exposed.snapshot();
+            assert!(lines(&snapshot) <= bounds.series, "{}", lines(&snapshot));
+            if step > 0 {
+                cpu_ns += all.iter().map(|did| did.cpu_ns).sum::<u64>();
+                waits += all.iter().map(|did| u64::from(did.waits.0)).sum::<u64>();
+            }
+            for (server, every) in servers.iter_mut().zip([1, 3, 12]) {
+                if step % every == 0 {
+                    server.scrape(&snapshot, &[CPU, WAITS]);
+                }
+            }
+        }
+        for server in servers {
+            let cpu = server.increases[CPU];
+            assert!((cpu - cpu_ns as f64 / 1e9).abs() < 1e-6, "{cpu} of {cpu_ns} ns");
+            assert_eq!(server.increases[WAITS], waits as f64);
+        }
+        assert!(exposed.targets.retired.iter().all(|&retired| retired > 0), "{:?}", exposed.targets.retired);
+    }
+}
+
+#[test]
+fn every_reader_gets_what_happened_where_it_is_known_what_each_has_seen() {
+    increases_of_three(|saw| Seen::snapshot(*saw.iter().min().unwrap()));
+}
+
+#[test]
+fn every_reader_gets_what_happened_where_readers_cannot_be_told_from_each_other() {
+    increases_of_three(|saw| Seen { sequence: *saw.iter().max().unwrap(), hold_ns: 12 * INTERVAL_NS });
+}
+
+#[test]
+fn what_every_target_has_is_0_in_the_first_scrape_and_what_comes_later_is_0_first() {
+    let mut world = World::new();
+    let mut exposed = world.exposed(BOUNDS);
+    let quiet = Did { waits: (0, 0), ..did(cgroup(1, "/quiet"), SECOND) };
+    exposed.add(&world.interval(&[quiet]), Seen::default());
+    let first = exposed.snapshot();
+    let at_first =
+        ["pmbpf_runqueue_latency_seconds", "pmbpf_runqueue_wait_seconds", "pmbpf_runqueue_caused_seconds"];
+    for family in at_first {
+        assert_eq!(numbers(&first, family).get("path:/quiet"), Some(&0.0), "{family}");
+    }
+    // A family, and a loss, that nothing was known of.
+    let mut report = world.interval(&[did(cgroup(1, "/quiet"), SECOND)]);
+    report.losses = [("ring_full".to_owned(), 5)].into();
+    let mut scrape = |saw: u64| {
+        exposed.families.of_counter(Family::own("pmbpf_new", Kind::Counter, None, "New."));
+        exposed.add(&report, Seen::snapshot(saw));
+        let snapshot = exposed.snapshot();
+        (numbers(&snapshot, "pmbpf_losses").get("").copied(), snapshot.sequence)
+    };
+    assert_eq!(scrape(1), (Some(0.0), 2), "nobody has seen it at 0");
+    assert_eq!(scrape(1), (Some(0.0), 3));
+    assert_eq!(scrape(2), (Some(15.0), 4), "all of it");
+    assert_eq!(number(&mut exposed, "pmbpf_new", "path:/quiet"), Some(0.0));
 }
 
 #[test]

@@ -34,6 +34,7 @@ pub use self::{
     port_map::MapReport,
     prepared::{History, Prepared, losses, missing},
     row::{Label, Row, Scope, Subject},
+    traffic::DIRECTIONS,
 };
 use self::{
     devices::names,

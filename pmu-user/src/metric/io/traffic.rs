@@ -55,7 +55,7 @@ pub(super) const UNSEEN: &str =
     "it read from block devices, as the kernel accounts it, but no request of it was seen";
 
 /// Words of directions.
-pub(super) const DIRECTIONS: [(usize, &str); 2] = [(RECEIVED, "received"), (SENT, "sent")];
+pub const DIRECTIONS: [(usize, &str); 2] = [(RECEIVED, "received"), (SENT, "sent")];
 
 impl<'a> Names<'a> {
     /// Names that are known by now.

@@ -58,7 +58,10 @@ fn row(difference: &Difference) -> Vec<String> {
     let mut row = vec![key.whose.kind.to_owned(), key.whose.name.csv().into_owned()];
     row.extend(match &key.what {
         What::Culprit(who) => ["culprit".to_owned(), who.name.csv().into_owned(), who.kind.to_owned()],
-        _ => subject(key.subject.as_ref()),
+        _ => match &key.event {
+            Some(event) => ["event".to_owned(), text(event), String::new()],
+            None => subject(key.subject.as_ref()),
+        },
     });
     row.push(text(metric(difference)));
     row.extend(code(&key.what));

@@ -91,6 +91,9 @@ fn row(difference: &Difference) -> Json {
         put("subject", json!(SubjectCell(subject)));
     }
     put("metric", json!(Untrusted::from(metric(difference))));
+    if let Some(event) = &key.event {
+        put("parent", json!(Untrusted::from(format!("event.{event}").as_str())));
+    }
     match &key.what {
         What::Metric(_) => {}
         What::Culprit(who) => put("culprit", owner(who)),

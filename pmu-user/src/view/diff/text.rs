@@ -146,7 +146,10 @@ fn table(into: &mut dyn Write, style: &Style, rows: &[&Difference]) -> io::Resul
 fn what(difference: &Difference) -> String {
     let frame = |frame| Untrusted::new(frame_in_bytes(frame)).terminal().into_owned();
     match (&difference.key.what, &difference.key.subject) {
-        (What::Metric(metric), None) => Untrusted::from(metric.as_str()).terminal().into_owned(),
+        (What::Metric(metric), None) => {
+            let of = difference.key.event.as_ref().map_or_else(String::new, |event| format!(" {event}"));
+            Untrusted::from(format!("{metric}{of}")).terminal().into_owned()
+        }
         (What::Metric(metric), Some(subject)) => {
             let of = subject_name(subject);
             format!("{} {}", Untrusted::from(metric.as_str()).terminal(), of)

@@ -46,7 +46,7 @@ impl Exposition {
     pub fn encode(self, snapshot: &Snapshot, started_unix_ns: u64) -> Vec<u8> {
         match self {
             Self::Protobuf => protobuf::encode(snapshot, started_unix_ns),
-            Self::OpenMetrics => text::open_metrics(snapshot),
+            Self::OpenMetrics => text::open_metrics(snapshot, started_unix_ns),
             Self::Text => text::prometheus(snapshot),
         }
     }

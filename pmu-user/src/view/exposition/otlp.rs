@@ -128,7 +128,7 @@ mod tests {
     use crate::{
         drain::Owner,
         metric::exposed::{
-            Bounds,
+            Bounds, Seen,
             testing::{Did, World},
         },
     };
@@ -139,7 +139,7 @@ mod tests {
         let mut exposed = world.exposed(Bounds { targets: 5, series: 10_000, linger_ns: 1 });
         let owner = Owner::cgroup(1, "/a\x1b\"".into());
         let did = Did { owner, cpu_ns: 1_500_000_000, waits: (4, 50_000), ends: false };
-        exposed.add(&world.interval(&[did]), 0);
+        exposed.add(&world.interval(&[did]), Seen::default());
         let header = world.header();
         let request = Request::decode(&*encode(&exposed.snapshot(), &header, 77)).unwrap();
         let metrics = &request.resource_metrics[0].scope_metrics[0].metrics;

@@ -12,7 +12,7 @@ use crate::{
     drain::Owner,
     metric::{
         exposed::{
-            Bounds, Observed, Snapshot,
+            Bounds, Observed, Seen, Snapshot,
             testing::{Did, World},
         },
         testing::Random,
@@ -27,7 +27,7 @@ fn snapshot(path: &str) -> Snapshot {
     let mut exposed = world.exposed(BOUNDS);
     let owner = Owner::cgroup(1, path.into());
     let did = Did { owner, cpu_ns: 1_500_000_000, waits: (4, 50_000), ends: false };
-    exposed.add(&world.interval(&[did]), 0);
+    exposed.add(&world.interval(&[did]), Seen::default());
     exposed.snapshot()
 }
 
@@ -68,6 +68,32 @@ fn open_metrics_names_families_without_their_suffix_and_says_where_it_ends() {
         assert!(text.lines().any(|found| found == line), "{line}\n{text}");
     }
     assert!(text.ends_with("\n# EOF\n"));
+}
+
+#[test]
+fn open_metrics_says_when_a_series_began_that_did_so_later() {
+    let mut world = World::new();
+    let mut exposed = world.exposed(BOUNDS);
+    let did = |id: u64, path: &str| {
+        let owner = Owner::cgroup(id, path.into());
+        Did { owner, cpu_ns: 1_500_000_000, waits: (4, 50_000), ends: false }
+    };
+    exposed.add(&world.interval(&[did(1, "/web")]), Seen::default());
+    let first = exposed.snapshot();
+    exposed.add(&world.interval(&[did(1, "/web"), did(2, "/later")]), Seen::snapshot(first.sequence));
+    let text =
+        String::from_utf8(Exposition::OpenMetrics.encode(&exposed.snapshot(), 77_000_000_000)).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    let at = |line: &str| {
+        lines.iter().position(|found| *found == line).unwrap_or_else(|| panic!("{line}\n{text}"))
+    };
+    // The second interval ends 10 s after counting began; a creation stands behind its sample.
+    let later = at("pmbpf_cpu_time_seconds_total{target=\"path:/later\"} 0");
+    assert_eq!(lines[later + 1], "pmbpf_cpu_time_seconds_created{target=\"path:/later\"} 87");
+    let count = at("pmbpf_runqueue_latency_seconds_count{target=\"path:/later\"} 0");
+    assert_eq!(lines[count + 1], "pmbpf_runqueue_latency_seconds_created{target=\"path:/later\"} 87");
+    let of_others = |line: &&&str| line.contains("_created{") && !line.contains("path:/later");
+    assert_eq!(lines.iter().find(of_others), None);
 }
 
 #[test]

@@ -29,7 +29,9 @@ pub(super) fn prometheus(snapshot: &Snapshot) -> Vec<u8> {
 }
 
 /// OpenMetrics.
-pub(super) fn open_metrics(snapshot: &Snapshot) -> Vec<u8> {
+///
+/// A series that began after counting did says when, as `_created`; of the others `process_start_time_seconds` does.
+pub(super) fn open_metrics(snapshot: &Snapshot, started_unix_ns: u64) -> Vec<u8> {
     let mut text = String::new();
     for (family, series) in snapshot.families() {
         let (name, kind) = (
@@ -46,7 +48,14 @@ pub(super) fn open_metrics(snapshot: &Snapshot) -> Vec<u8> {
             line(&mut text, format_args!("# UNIT {name} {unit}"));
         }
         line(&mut text, format_args!("# HELP {name} {}", help(family, true)));
-        series.iter().for_each(|series| samples(&mut text, family, series));
+        for series in &series {
+            samples(&mut text, family, series);
+            if series.since_ns > 0 && matches!(family.kind, Kind::Counter | Kind::Histogram) {
+                let created_ns = started_unix_ns.saturating_add(series.since_ns);
+                let created_s = (created_ns / 1_000_000) as f64 / 1e3;
+                sample(&mut text, &format!("{name}_created"), series, None, created_s);
+            }
+        }
     }
     text.push_str("# EOF\n");
     text.into_bytes()

@@ -9,7 +9,7 @@ use crate::{
     metric::{
         OwnerOrTarget, Report,
         culprit::Culprit,
-        exposed::{Bounds, Exposed, Point},
+        exposed::{Bounds, Exposed, Point, Seen},
     },
     view::View,
 };
@@ -25,7 +25,7 @@ fn exposed(name: &str) -> (Report, BTreeMap<(String, String), f64>) {
     let mut exposed = Exposed::new(&header, BOUNDS);
     let mut kept = None;
     let watch = |report: &Report| {
-        exposed.add(report, 0);
+        exposed.add(report, Seen::default());
         kept = Some(report.clone());
     };
     let mut pipeline = Pipeline::into_view(&header, None, View::watched(&header, Box::new(watch))).unwrap();

@@ -123,15 +123,55 @@ fn several_meanings_are_an_error_that_tells_how_to_name_each() {
 #[test]
 fn a_name_that_means_nothing_is_told_with_what_is_near() {
     let host = host("near");
-    for (spec, near) in
-        [("wbe", "web"), ("docker:wep", "web"), ("unit:bd", "/system.slice/db.service"), ("ngnix", "nginx")]
-    {
+    for (spec, near) in [
+        ("wbe", "the nearest are docker:web"),
+        ("docker:wep", "the nearest are docker:web"),
+        ("unit:bd", "the nearest are unit:db.service"),
+        ("ngnix", "k8s:shop/web-7f9c/nginx"),
+        ("podman:web", "the nearest are docker:web"),
+        ("docker:nosuch-thing", "the nearest are docker:web"),
+        ("3a2533", "the nearest are docker:web"),
+        ("docker:3a2533", "the nearest are docker:web"),
+        ("path:/plian", "the nearest are /plain"),
+    ] {
         let error = meant(&host, spec).unwrap_err();
         assert!(matches!(error, ResolveError::Unknown(..)), "{error}");
         assert!(error.to_string().contains(near), "{spec}: {error}");
     }
     for spec in ["podman:web", "k8s:other/web-7f9c", "pid:78", "pid:../1", "POD", "path:/../x", "3a2533"] {
         assert!(meant(&host, spec).is_err(), "{spec}");
+    }
+}
+
+#[test]
+fn a_container_that_does_not_run_is_said_to_be_one() {
+    let host = host("stopped");
+    fs::remove_dir(host.0.0.join(format!("cgroups/docker/{WEB}"))).unwrap();
+    for spec in ["web", "docker:web", "container:web", &WEB[..12]] {
+        let error = meant(&host, spec).unwrap_err().to_string();
+        assert!(error.contains("the container docker:web does not run"), "{spec}: {error}");
+    }
+    for spec in ["podman:web", "unit:web"] {
+        assert!(matches!(meant(&host, spec), Err(ResolveError::Unknown(..))), "{spec}");
+    }
+}
+
+#[test]
+fn cgroups_have_the_names_that_mean_them() {
+    let host = host("named");
+    let (tree, layout) = &host;
+    let all = super::named(layout, &tree.read()).unwrap();
+    let found: Vec<(String, String)> = all
+        .iter()
+        .filter_map(|(cgroup, name)| Some((cgroup.path.terminal().into_owned(), name.clone()?)))
+        .collect();
+    let names: Vec<&str> = found.iter().map(|(_, name)| name.as_str()).collect();
+    for name in ["docker:web", "unit:db.service", "k8s:shop/web-7f9c", "k8s:shop/web-7f9c/nginx", "slurm:7.0"]
+    {
+        assert!(names.contains(&name), "{name}: {names:?}");
+    }
+    for (path, name) in &found {
+        assert_eq!(meant(&host, name).unwrap(), [path.clone()], "{name}");
     }
 }
 

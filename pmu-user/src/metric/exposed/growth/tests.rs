@@ -9,7 +9,7 @@ use crate::{
     metric::{
         OwnerOrTarget, Report, TasksReport,
         exposed::{
-            Bounds, Kind, Point,
+            Bounds, Kind, Point, Seen,
             testing::{Did, INTERVAL_NS, Lives, World, cgroup, did},
         },
         io::{IoReport, Label, Row, Scope, Subject},
@@ -169,7 +169,7 @@ fn what_a_target_moved_is_in_its_rows_and_in_a_scrape() {
     let _ = growth.add(&report, NOON);
     assert_eq!(numbers(&growth.end().unwrap(), "block_read_bytes")["path:/web"], 4096.0);
     let mut exposed = world.exposed(Bounds { targets: 10, series: 10_000, linger_ns: 1 });
-    exposed.add(&report, 0);
+    exposed.add(&report, Seen::default());
     let snapshot = exposed.snapshot();
     let (_, series) =
         snapshot.families().find(|(family, _)| family.name == "pmbpf_block_read_bytes").unwrap();
