@@ -166,7 +166,7 @@ mod tests {
     use crate::{
         machine::{accounting::Figure, pressure::Stall},
         metric::exposed::{
-            Bounds, Exposed, Growth, Point, Whose,
+            Bounds, Exposed, Growth, Point, Seen, Whose,
             testing::{World, cgroup, did},
         },
     };
@@ -195,7 +195,7 @@ mod tests {
         let all = [did(cgroup(1, "/web"), SECOND), did(cgroup(2, "/db"), SECOND / 2)];
         let throttled = "pmbpf_cgroup_cpu_throttled_seconds";
         for _ in 0..2 {
-            exposed.add(&world.interval(&all), 0);
+            exposed.add(&world.interval(&all), Seen::default());
             let figures = [(Figure::ThrottledTime, SECOND / 4), (Figure::Memory, 4096), (Figure::Memory, 1)];
             exposed.account(&[account("path:/web", &figures), account("path:/nobody", &figures)], 0);
         }
@@ -205,7 +205,7 @@ mod tests {
             [("path:/web".to_owned(), 4097.0)].into(),
             "now, of both cgroups, and neither of the interval before nor of others"
         );
-        exposed.add(&world.interval(&all), 0);
+        exposed.add(&world.interval(&all), Seen::default());
         exposed.account(&[], 3);
         assert_eq!(values(&mut exposed, throttled)["path:/web"], 0.5, "what grew stays");
         assert!(values(&mut exposed, "pmbpf_cgroup_memory_bytes").is_empty(), "what is not known is none");
@@ -220,7 +220,7 @@ mod tests {
         let room = |figures: &[Figure]| {
             let mut exposed = world.exposed(bounds);
             exposed.expect_accounts(figures);
-            exposed.add(&report, 0);
+            exposed.add(&report, Seen::default());
             exposed.accountable().len()
         };
         let all: Vec<Figure> = FAMILIES.iter().map(|(figure, ..)| *figure).collect();
