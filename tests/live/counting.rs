@@ -4,7 +4,10 @@ use std::{
     fs,
     path::Path,
     process::Command,
-    sync::{Arc, Barrier},
+    sync::{
+        Arc, Barrier,
+        atomic::{AtomicU32, Ordering},
+    },
 };
 
 use crate::support::{Cgroup, Started, Waiting, assert_close, in_guest, text, unique};
@@ -16,7 +19,7 @@ use pmbpf::{
         privilege::Privileges,
     },
     metric::counts,
-    perf::{CountTarget, Counting, OpenError},
+    perf::{CountTarget, Counting, OpenError, WithoutRights},
     plan::request::Inherit,
     table::event_syntax::{List, SelectedGroup, resolve},
 };
@@ -272,14 +275,21 @@ fn a_box_that_no_cpu_of_the_target_covers_is_left_out_and_named() {
     groups[0].events[0].instances.remove(0);
     let error = Counting::open(&groups, &target).unwrap_err();
     assert!(error.to_string().contains("msr_of_another_die"), "{error}");
-    assert_eq!(Counting::open_what_exists(&groups, &target).unwrap().unopened().len(), 1);
+    assert_eq!(
+        Counting::open_what_exists(&groups, &target, WithoutRights::Fail).unwrap().unopened().len(),
+        1
+    );
 }
 
 #[test]
-fn a_bad_encoding_is_an_error_even_if_missing_events_are_none() {
+fn an_event_that_the_kernel_refuses_is_left_out_with_the_reason_and_the_others_count() {
     let groups = events("msr/tsc/,msr/event=0x3f/");
-    let error = Counting::open_what_exists(&groups, &CountTarget::System(online())).unwrap_err();
-    assert!(error.to_string().contains("msr/event=0x3f/"), "{error}");
+    let counting =
+        Counting::open_what_exists(&groups, &CountTarget::System(online()), WithoutRights::Fail).unwrap();
+    let refused: Vec<_> = counting.unopened().iter().map(|unopened| unopened.events.clone()).collect();
+    assert_eq!(refused, vec![1..2; online().len()]);
+    assert!(counting.unopened()[0].error.absence().contains("refuses this encoding"));
+    assert_eq!(counting.counters(), online().len());
 }
 
 #[test]
@@ -293,4 +303,19 @@ fn an_event_that_the_pmu_does_not_have_is_named() {
         "{message}"
     );
     assert!(error.hint(&Privileges::read(Path::new("/"))).is_some());
+}
+
+#[test]
+fn a_breakpoint_counts_the_writes_to_its_address() {
+    static WATCHED: AtomicU32 = AtomicU32::new(0);
+    let groups = events(&format!("mem:{:#x}/4:w", WATCHED.as_ptr() as usize));
+    let thread = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
+    let counting = Counting::open(&groups, &CountTarget::Threads(vec![thread], Inherit::No)).unwrap();
+    counting.enable().unwrap();
+    for number in 1..=7 {
+        WATCHED.store(number, Ordering::SeqCst);
+        std::hint::black_box(WATCHED.load(Ordering::SeqCst));
+    }
+    counting.disable().unwrap();
+    assert_eq!(total(&counting.read().unwrap(), 0), 7.0);
 }

@@ -73,6 +73,7 @@ mod serve;
 mod situations;
 mod stacks;
 mod stat;
+mod stat_options;
 #[cfg(feature = "parquet")]
 mod tables;
 mod throttling;

@@ -20,27 +20,27 @@ const FORKS: &str = "i=0; while [ $i -lt 200 ]; do /bin/true; i=$((i+1)); done";
 const SLEEPS: &str = "i=0; while [ $i -lt 200 ]; do sleep 0.002; i=$((i+1)); done";
 
 /// `pmbpf run --count --json` with results on stdout; exit code, rows, what was said.
-fn counted(arguments: &[&str]) -> (Option<i32>, Rows, String) {
+pub(crate) fn counted(arguments: &[&str]) -> (Option<i32>, Rows, String) {
     let output = pmbpf().args(["stat", "--json", "-o", "-"]).args(arguments).output().unwrap();
     (output.status.code(), Rows::parse(&output.stdout), text(&output.stderr))
 }
 
 /// Rows of a run that succeeds.
 #[track_caller]
-fn count(arguments: &[&str]) -> Rows {
+pub(crate) fn count(arguments: &[&str]) -> Rows {
     let (code, rows, said) = counted(arguments);
     assert_eq!(code, Some(0), "{said}");
     rows
 }
 
 #[track_caller]
-fn event<'a>(rows: &'a Rows, name: &str) -> &'a Value {
+pub(crate) fn event<'a>(rows: &'a Rows, name: &str) -> &'a Value {
     rows.event(name, |_| true).unwrap_or_else(|| panic!("no {name} in {:?}", rows.0))
 }
 
 /// A count, added up over intervals.
 #[track_caller]
-fn value(rows: &Rows, name: &str) -> f64 {
+pub(crate) fn value(rows: &Rows, name: &str) -> f64 {
     event(rows, name);
     rows.sum(&format!("event.{name}"), |_| true)
 }
@@ -233,30 +233,6 @@ fn a_cgroup_counts_its_own_and_one_in_which_nothing_runs_is_missing() {
     let of = |cgroup: &Cgroup| row.event("cpu-clock", |owner| owner["path"] == cgroup.path.as_str()).unwrap();
     assert!(of(&busy)["value"].as_f64().unwrap() > 50e6, "{}", of(&busy));
     assert!(of(&idle)["value"].is_null() && of(&idle)["status"] == "missing", "{}", of(&idle));
-}
-
-#[test]
-fn without_rights_a_count_names_the_capability_and_what_works_without() {
-    // A copy that an unprivileged user can reach.
-    let copy = Scratch::new("unprivileged");
-    fs::copy(pmbpf().get_program(), &copy.0).unwrap();
-    let unprivileged = |arguments: &[&str]| {
-        let mut command = Command::new("setpriv");
-        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", copy.as_str()]);
-        command.args(["stat"]).args(arguments).output().unwrap()
-    };
-    let system = unprivileged(&["-d", "10ms"]);
-    let said = text(&system.stderr);
-    assert_eq!(system.status.code(), Some(4), "{said}");
-    assert!(said.contains("setcap cap_perfmon=ep") && said.contains("perf_event_paranoid is"), "{said}");
-    let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap();
-    if paranoid.trim() == "2" {
-        let task = unprivileged(&["-e", "page-faults", "--", "true"]);
-        assert_eq!(task.status.code(), Some(125));
-        assert!(text(&task.stderr).contains("page-faults:u"), "{}", text(&task.stderr));
-        let user = unprivileged(&["-e", "page-faults:u", "--", "true"]);
-        assert_eq!(user.status.code(), Some(0), "{}", text(&user.stderr));
-    }
 }
 
 /// Rows of `pmbpf list`, and its exit code.

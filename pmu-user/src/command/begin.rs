@@ -2,13 +2,20 @@
 
 use std::{
     cell::LazyCell,
+    ffi::OsString,
     fs::File,
     io::Write as _,
+    os::unix::process::CommandExt as _,
     path::Path,
+    process::Command,
     sync::{Arc, Mutex},
 };
 
-use super::{failure::Usage, output, recorder::Keep};
+use super::{
+    failure::{Usage, in_words},
+    output,
+    recorder::Keep,
+};
 use crate::{
     machine::{
         Machine,
@@ -60,6 +67,22 @@ impl Begin {
         }
         let inherited = Inherited::read().for_user(user);
         Ok(if keep.is_stdout() { inherited.without_stdout() } else { inherited })
+    }
+
+    /// Becomes the command, where not even counting is possible, and returns only if that fails. As another user it is not run: that is
+    /// what measuring would have done.
+    ///
+    /// # Errors
+    ///
+    /// The command cannot be executed, or the error that keeps it from being measured.
+    pub(super) fn unmeasured(&self, command: &[OsString], error: anyhow::Error) -> anyhow::Result<u8> {
+        let is_own = self.user.is_none() && User::who_called_sudo(Path::new("/")).is_none();
+        let [program, arguments @ ..] = command else { return Err(error) };
+        if !is_own {
+            return Err(error);
+        }
+        output::talk(&format!("not measured: {}", in_words(&error)));
+        Err(Command::new(program).args(arguments).exec().into())
     }
 
     /// Says that counting has begun: on stderr if `talks`, with what Ctrl-C then prints, and to who waits for it.

@@ -12,7 +12,7 @@ use std::{
 
 use self::regress::Regress;
 use super::{
-    failure::{Quality, Usage},
+    failure::{Incomplete, Quality, Usage},
     output::{self, Stream},
     page::PageArgs,
     pipeline::{check_counts, prepare},
@@ -82,7 +82,7 @@ pub(super) fn execute(args: &Args) -> anyhow::Result<u8> {
     regress::check(&found)?;
     match a.broken.iter().chain(&b.broken).next() {
         None => Ok(0),
-        Some(name) => Err(Quality(format!("{name} breaks off: it was compared as far as it goes")).into()),
+        Some(name) => Err(Incomplete(format!("{name} breaks off: it was compared as far as it goes")).into()),
     }
 }
 

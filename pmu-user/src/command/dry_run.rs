@@ -231,6 +231,10 @@ fn counts(planned: &mut Planned, plan: &CountPlan, machine: &Machine) {
         }
     }
     planned.row("runs", &plan.runs.to_string(), Some(plan.runs.into()), "runs");
+    plan.places.first().iter().for_each(|place| planned.says("rows", &format!("of each {}", place.kind())));
+    if plan.delay.is_some() {
+        planned.time("delay", plan.delay, "");
+    }
     planned.times(plan.interval, plan.duration);
     let targets = count_targets(plan, machine, None);
     let counters: usize = targets.iter().map(|target| Counting::planned(&plan.groups, target)).sum();
@@ -317,6 +321,9 @@ mod tests {
             runs: 1,
             interval: None,
             duration: None,
+            places: Vec::new(),
+            delay: None,
+            if_possible: false,
         };
         let text = shown(|planned| counts(planned, &plan, &crate::metric::testing::machine()));
         let lines = ["  event     cycles: not supported here: no PMU", "  missing   branches: no PMU"];

@@ -20,9 +20,11 @@ Examples:
   pmbpf stat -r 5 -e cycles,instructions -- ./work      the mean of five runs
   pmbpf stat -I 1 --cgroup web          a cgroup, each second, until Ctrl-C
   pmbpf stat -d 10 -o counts.pmbpf; pmbpf report counts.pmbpf
+  pmbpf stat -x, -A -a -- sleep 1       the fields of `perf stat -x`, a row for each CPU
+  pmbpf stat -o counts.json -- ./work   results in a file, as .csv and .txt; others are recordings
 
 Without a target everything is counted. With a command and no -o, results go to stderr, because stdout is the command's; \
-`-o -` sends them to stdout, and what the command prints to stderr.";
+`-o -` sends them to stdout, and what the command prints to stderr. Without rights a command is counted in user mode (`:u`).";
 
 /// Of `pmbpf io`.
 pub(super) const IO: &str = "\

@@ -7,6 +7,7 @@ use std::{
 };
 
 use anyhow::Error;
+use rustix::process::geteuid;
 
 use super::output::Unread;
 use crate::{
@@ -23,6 +24,10 @@ use crate::{
 
 /// pmbpf failed while it had a command to run (env(1)).
 const WITH_COMMAND: u8 = 125;
+
+/// What becomes of a command without rights.
+const WITHOUT_RIGHTS: &str =
+    "`pmbpf stat -- COMMAND` counts in user mode without them; --if-possible runs the command in any case";
 
 /// An error while there was a command to run: its code must not look like the command's.
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +48,11 @@ pub(super) struct Usage(pub(super) String);
 #[derive(Debug, thiserror::Error)]
 #[error("quality gate: {0}")]
 pub(super) struct Quality(pub(super) String);
+
+/// A recording has not all that the run had.
+#[derive(Debug, thiserror::Error)]
+#[error("incomplete: {0}")]
+pub(super) struct Incomplete(pub(super) String);
 
 /// The exit code that an error stands for.
 #[must_use]
@@ -76,6 +86,12 @@ fn of_launch(error: &Error) -> Option<&LaunchError> {
     }
 }
 
+/// Does the host, or what this process may do, keep a command from being measured, before it has begun?
+pub(super) fn is_refusal(error: &Error) -> bool {
+    of_launch(error).is_none()
+        && (error.is::<TooLittle>() || matches!(class(error), Class::NotPermitted | Class::Unsupported))
+}
+
 fn class(error: &Error) -> Class {
     if let Some(error) = error.downcast_ref::<PlanError>() {
         return error.class();
@@ -94,7 +110,10 @@ fn class(error: &Error) -> Class {
     if error.is::<Usage>() {
         return Class::Usage;
     }
-    if error.is::<Quality>() || matches!(error.downcast_ref(), Some(ReadError::NoHeader(_))) {
+    if error.is::<Quality>()
+        || error.is::<Incomplete>()
+        || matches!(error.downcast_ref(), Some(ReadError::NoHeader(_)))
+    {
         return Class::Quality;
     }
     Class::Failed
@@ -102,7 +121,12 @@ fn class(error: &Error) -> Class {
 
 fn hint(error: &Error) -> Option<String> {
     if let Some(inner) = error.downcast_ref::<InsteadOfCommand>() {
-        return hint(&inner.0);
+        let hint = hint(&inner.0);
+        let without = rights(&inner.0).map(|_| WITHOUT_RIGHTS);
+        return match (hint, without) {
+            (Some(hint), Some(without)) => Some(format!("{hint}\n{without}")),
+            (hint, _) => hint,
+        };
     }
     if let Some(error) = error.downcast_ref::<PlanError>() {
         return error.hint();
@@ -119,6 +143,9 @@ fn hint(error: &Error) -> Option<String> {
         return Some(privileges.advice_on_open_files());
     }
     match error.downcast_ref::<SessionError>()? {
+        SessionError::Load(refused) if rights(error).is_some() => {
+            refused.hint(&privileges).map(|hint| format!("{refused}\n{hint}"))
+        }
         SessionError::Load(error) => error.hint(&privileges),
         SessionError::Open(error) => error.hint(&privileges),
         SessionError::Plan(error) => error.hint(),
@@ -133,8 +160,23 @@ fn is_unread(error: &Error) -> bool {
     error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>()).any(Unread::is)
 }
 
+/// What is missing, in a sentence, where programs may not be loaded: what was refused says less.
+fn rights(error: &Error) -> Option<String> {
+    let error = error.downcast_ref::<InsteadOfCommand>().map_or(error, |instead| &instead.0);
+    let Some(SessionError::Load(refused)) = error.downcast_ref() else { return None };
+    let lacks = refused.class() == Class::NotPermitted && !Privileges::read(Path::new("/")).can_collect();
+    let said = match geteuid().is_root() {
+        true => "this needs the capabilities CAP_BPF and CAP_PERFMON, which root does not have here",
+        false => "this needs root, or the capabilities CAP_BPF and CAP_PERFMON: run it with sudo",
+    };
+    lacks.then(|| said.to_owned())
+}
+
 /// An error with its causes, each once: many say theirs themselves.
-fn in_words(error: &Error) -> String {
+pub(super) fn in_words(error: &Error) -> String {
+    if let Some(rights) = rights(error) {
+        return rights;
+    }
     let mut words = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
         if !words.contains(&cause) {

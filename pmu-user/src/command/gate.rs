@@ -25,9 +25,10 @@ impl FromStr for Gate {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let share = |percent: &str| {
-            let number =
-                percent.trim().strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
+            // As of every other option, N and N% are the same.
+            let number = percent.trim().strip_suffix('%').unwrap_or(percent).trim().parse::<f64>().ok();
             number
+                .filter(|number| number.is_finite() && *number >= 0.0)
                 .map(|number| number / 100.0)
                 .ok_or_else(|| format!("`{percent}` is no percentage such as 1%"))
         };
@@ -157,7 +158,9 @@ mod tests {
         assert_eq!("blind>1%".parse(), Ok(Gate::BlindAbove(0.01)));
         assert_eq!("samples<99.5%".parse(), Ok(Gate::SamplesBelow(0.995)));
         assert_eq!("unattributed>0.1%".parse(), Ok(Gate::UnattributedAbove(0.001)));
-        assert!("blind>1".parse::<Gate>().unwrap_err().contains("percentage"));
+        assert_eq!(["blind>1", "blind> 1 %"].map(str::parse), [const { Ok(Gate::BlindAbove(0.01)) }; 2]);
+        assert!("blind>x".parse::<Gate>().unwrap_err().contains("percentage"));
+        assert!("blind>-1%".parse::<Gate>().is_err() && "blind>NaN".parse::<Gate>().is_err());
         assert!("nonsense".parse::<Gate>().unwrap_err().contains("lost"));
     }
 }

@@ -1,15 +1,23 @@
 //! What an error about the command line suggests: a name that is near what was typed, or what does here what perf's users type.
 
+use std::{
+    ffi::OsString,
+    num::{IntErrorKind, ParseIntError},
+};
+
 use clap::{
+    Arg, Command,
     builder::StyledStr,
     error::{ContextKind, ContextValue, ErrorKind},
 };
+
+use super::parse;
 
 /// How alike two names are of which one is suggested for the other, from 0 to 1.
 const ALIKE_MIN: f64 = 0.55;
 
 /// What perf's users type, and what does it here.
-const HABITS: [(&[&str], &str); 16] = [
+const HABITS: [(&[&str], &str); 18] = [
     (&["record"], "`pmbpf run -o FILE` records, `pmbpf report FILE` reports from it"),
     (&["sleep"], "`pmbpf run -d 1` counts for a second, `pmbpf run -- sleep 1` counts a command"),
     (&["script"], "`pmbpf export FILE --to FORMAT` writes a recording for other tools"),
@@ -19,29 +27,91 @@ const HABITS: [(&[&str], &str); 16] = [
     (&["trace"], "`pmbpf run -e 'TRACEPOINT' -g` samples a tracepoint, with stacks"),
     (&["test"], "`pmbpf doctor` says what can be measured on this host"),
     (
+        &["mem", "c2c"],
+        "`pmbpf run -e EVENT` samples an event of memory where the CPU has one, `pmbpf list events` names them",
+    ),
+    (
         &["--call-graph"],
         "`-g` records stacks by frame pointers, `-g --unwind dwarf` by call frame information",
     ),
     (&["--topdown"], "`pmbpf run` has the Top-Down tree where the CPU counts it"),
     (
-        &["--per-core", "--per-socket", "--per-die", "--per-node", "--per-thread", "-A", "--no-aggr"],
-        "`stat` counts all CPUs together: `pmbpf stat -C N` counts one, `pmbpf run --by thread` has a row for each thread",
+        &["--per-core", "--per-socket", "-A", "--no-aggr", "-x", "--field-separator", "--timeout", "--null"],
+        "it is an option of `pmbpf stat`",
     ),
-    (&["--timeout"], "`-d TIME` ends counting after a time, as `-d 100ms`"),
-    (&["--delay", "-D"], "`pmbpf report FILE --time 1s..` leaves out the begin of a recording"),
-    (&["-x", "--field-separator"], "`--csv` writes rows with commas, `--json` one object a line"),
-    (&["-B", "--big-num"], "numbers are grouped by thousands already"),
     (
-        &["--detailed", "--null"],
-        "`-e LIST` names the events to count, `pmbpf list events` those of this host",
+        &["--per-die", "--per-node", "--per-cache"],
+        "`pmbpf stat` has --per-socket, --per-core and -A, a row for each CPU",
+    ),
+    (&["--per-thread"], "`pmbpf run --by thread` has a row for each thread"),
+    (
+        &["--delay", "-D"],
+        "`pmbpf stat --delay MS` starts counters later, `pmbpf report FILE --time 1s..` leaves out a begin",
+    ),
+    (&["-G", "--for-each-cgroup"], "`--cgroup NAME` counts a cgroup, and is repeatable"),
+    (&["--no-big-num"], "`-x,`, `--csv` and `--json` write numbers without commas"),
+    (&["--metrics", "-M"], "`pmbpf run --metrics LIST` measures metrics, `pmbpf list metrics` names them"),
+];
+
+/// Values that an option does not take, and what does it here.
+const VALUES: [(&str, &[&str], &str); 4] = [
+    (
+        "--by",
+        &["container", "pod", "service", "unit", "job"],
+        "`--by cgroup` has a row for each, by its name",
+    ),
+    ("--by", &["tid", "task"], "`--by thread` has a row for each thread"),
+    ("--by", &["pid", "tgid"], "`--by process` has a row for each process"),
+    (
+        "--to",
+        &["flamegraph", "svg"],
+        "`--to folded` is what flamegraph.pl reads; `pmbpf report FILE --html NAME.html` has a flame graph",
     ),
 ];
+
+/// The same error in the words of who typed it: a number that is none is called so.
+fn in_plain_words(error: clap::Error) -> clap::Error {
+    let source = std::error::Error::source(&error).and_then(|source| source.downcast_ref::<ParseIntError>());
+    let Some(kind) = source.map(ParseIntError::kind) else { return error };
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => text.clone(),
+        _ => String::new(),
+    };
+    let (value, option) = (text(ContextKind::InvalidValue), text(ContextKind::InvalidArg));
+    let what = match kind {
+        IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "is beyond the numbers that it takes",
+        _ => "is no whole number",
+    };
+    let said = format!(
+        "invalid value '{value}' for '{option}': `{value}` {what}\n\nFor more information, try '--help'.\n"
+    );
+    clap::Error::raw(ErrorKind::ValueValidation, said)
+}
+
+/// The same error with what does here what the value should.
+fn with_tip_on_value(mut error: clap::Error) -> clap::Error {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => text.as_str(),
+        _ => "",
+    };
+    let (value, option) = (text(ContextKind::InvalidValue), text(ContextKind::InvalidArg));
+    let is_it = |(of, values, _): &&(&str, &[&str], &str)| {
+        option.split(' ').next() == Some(of) && values.contains(&value)
+    };
+    if let Some((_, _, does)) = VALUES.iter().find(is_it) {
+        error.remove(ContextKind::SuggestedValue);
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![StyledStr::from(*does)]));
+    }
+    error
+}
 
 /// The same error with suggestions that are related to what was typed.
 pub(super) fn with_related_tips(mut error: clap::Error) -> clap::Error {
     let (typed, near) = match error.kind() {
         ErrorKind::UnknownArgument => (ContextKind::InvalidArg, ContextKind::SuggestedArg),
         ErrorKind::InvalidSubcommand => (ContextKind::InvalidSubcommand, ContextKind::SuggestedSubcommand),
+        ErrorKind::ValueValidation => return in_plain_words(error),
+        ErrorKind::InvalidValue => return with_tip_on_value(error),
         _ => return error,
     };
     let Some(ContextValue::String(typed)) = error.get(typed) else { return error };
@@ -74,6 +144,36 @@ pub(super) fn with_related_tips(mut error: clap::Error) -> clap::Error {
     error
 }
 
+/// Makes `--detailed` of each `-d` of `stat` that no time follows: `-d` is perf's `--detailed` there, and our `--duration` with one.
+pub(super) fn detail_without_time(arguments: &mut [OsString], cli: &Command) {
+    let Some(stat) = cli.find_subcommand("stat") else { return };
+    let takes_value = |option: &Arg| option.get_action().takes_values() && !option.is_require_equals_set();
+    let long = |name: &str| stat.get_arguments().find(|option| option.get_long() == Some(name));
+    let short = |letter: char| stat.get_arguments().find(|option| option.get_short() == Some(letter));
+    let mut at = 2;
+    while let Some(text) = arguments.get(at).and_then(|argument| argument.to_str()).map(str::to_owned) {
+        let of_value = match text.strip_prefix("--") {
+            Some("") => return,
+            Some(name) => !name.contains('=') && long(name).is_some_and(takes_value),
+            None if text.len() > 1 && text.starts_with('-') => {
+                let letters = &text[1..];
+                let follows = arguments.get(at + 1).and_then(|next| next.to_str());
+                let has_time = letters == "d" && follows.is_some_and(|next| parse::duration(next).is_ok());
+                if letters.chars().all(|letter| letter == 'd') && !has_time {
+                    arguments[at] = format!("--detailed={}", letters.len()).into();
+                }
+                // A value may follow the last of several letters.
+                let last = letters.chars().position(|letter| short(letter).is_none_or(takes_value));
+                last.is_some_and(|place| place + 1 == letters.chars().count())
+                    && !(letters.starts_with('d') && !has_time)
+            }
+            // The command.
+            None => return,
+        };
+        at += if of_value { 2 } else { 1 };
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use clap::Parser as _;
@@ -101,11 +201,17 @@ mod tests {
             (&["sleep", "1"], "pmbpf run -- sleep 1", "serve"),
             (&["run", "--call-graph", "dwarf"], "--unwind dwarf", "similar"),
             (&["run", "--call-graph=dwarf"], "--unwind dwarf", "similar"),
-            (&["stat", "--topdown", "--", "true"], "Top-Down", "similar"),
-            (&["stat", "--per-core", "-a"], "-C N", "similar"),
-            (&["stat", "-x,", "--", "true"], "--csv", "similar"),
-            (&["stat", "-A", "-a"], "-C N", "similar"),
-            (&["stat", "--timeout", "100"], "-d TIME", "similar"),
+            (&["run", "--topdown", "--", "true"], "Top-Down", "similar"),
+            (&["run", "--per-core", "-a"], "pmbpf stat", "similar"),
+            (&["run", "-x,", "--", "true"], "pmbpf stat", "similar"),
+            (&["stat", "--per-die", "-a"], "--per-socket", "similar"),
+            (&["stat", "--per-thread", "-p", "1"], "--by thread", "similar"),
+            (&["stat", "--no-big-num"], "-x,", "similar"),
+            (&["run", "-F", "99Hz"], "`99Hz` is no whole number", "digit"),
+            (&["run", "--width", "abc"], "`abc` is no whole number", "digit"),
+            (&["run", "--by", "container"], "`--by cgroup`", "similar"),
+            (&["export", "x.pmbpf", "--to", "flamegraph"], "`--to folded`", "similar"),
+            (&["run", "-p", "bash"], "pidof", "similar"),
             (&["rnu"], "unrecognized", "serve"),
             (&["reprot"], "'report'", "pmbpf run -o"),
         ] {

@@ -194,6 +194,7 @@ fn collect(args: &Args, launched: Instant) -> anyhow::Result<u8> {
         programs: Some(&args.programs),
         command: &args.command,
         inherited: &inherited,
+        ends_command: false,
         cgroups: &args.cgroup,
         measure: Measure::Window,
         log: Log::Off,

@@ -6,6 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use anstream::ColorChoice;
+
 use super::{
     begin::{Begin, say_which},
     dry_run,
@@ -31,7 +33,7 @@ use crate::{
         run_one_of_several, runtime,
     },
     symbol::Naming,
-    view::{Format, text::duration},
+    view::text::duration,
 };
 
 /// Choices of every command that measures.
@@ -48,7 +50,7 @@ pub(super) struct Common {
     #[command(flatten)]
     pub(super) keep: Keep,
     #[command(flatten)]
-    report: ReportOutput,
+    pub(super) report: ReportOutput,
     #[command(flatten)]
     rows: RowArgs,
     /// Say nothing but results and errors
@@ -123,7 +125,8 @@ impl Common {
     /// May we talk? Not into the middle of a machine's results.
     pub(super) fn talks(&self, command: &[OsString]) -> bool {
         !self.quiet
-            && (self.output().report_format().format() == Some(Format::Text)
+            && (!self.report.is_for_machines()
+                || self.keep.takes_results()
                 || self.stream(command) == Stream::Stdout)
     }
 }
@@ -137,6 +140,8 @@ pub(super) struct Live<'a> {
     /// The command that is run, if there is one.
     pub(super) command: &'a [OsString],
     pub(super) inherited: &'a Inherited,
+    /// Is the command ended when the time of the run is over?
+    pub(super) ends_command: bool,
     /// Names of cgroups, as they were given.
     pub(super) cgroups: &'a [String],
     pub(super) measure: Measure,
@@ -160,6 +165,7 @@ impl Live<'_> {
             return Ok(0);
         }
         common.keep.check()?;
+        common.rows.check()?;
         if common.talks(self.command) && !common.keep.redaction.is_on() {
             say_which(self.cgroups, &sources.machine);
         }
@@ -175,7 +181,10 @@ impl Live<'_> {
         let header = redacting.of(session.header())?;
         let mut recorder = common.keep.begin(&header)?;
         let (output, stream) = (common.output(), common.stream(command));
-        let into = output.open_for(stream, common.if_unread(command));
+        let into = match common.keep.results()? {
+            Some(file) => output.dress(Box::new(file), ColorChoice::Never, None),
+            None => output.open_for(stream, common.if_unread(command)),
+        };
         let looks = (output.report_format(), output.style(stream));
         let mut pipeline = Pipeline::new(&header, self.folder, looks, into)?;
         pipeline.filter(common.rows.filter());
@@ -272,7 +281,7 @@ impl Live<'_> {
             pid = started.child.id();
             let pid = pid.ok_or_else(|| anyhow::anyhow!("the command ended before it began"))?;
             session.target_command(pid)?;
-            launched = Some(started);
+            launched = Some(if self.ends_command { started.ends_with_run() } else { started });
         }
         if let Some((plan, platform)) = io {
             session.open_io(plan, platform, (root, &kernel), pid)?;

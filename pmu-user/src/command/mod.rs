@@ -35,9 +35,9 @@ mod top;
 
 use std::{ffi::OsString, io::Write as _};
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
-use self::habits::with_related_tips;
+use self::habits::{detail_without_time, with_related_tips};
 pub use self::{
     failure::{complain, exit_code, words},
     redaction::Naming,
@@ -115,7 +115,10 @@ impl Cli {
     }
 
     /// What the arguments say. `run --count` is what `stat` was called before it had a name of its own.
-    fn parsed(arguments: Vec<OsString>) -> Result<Self, clap::Error> {
+    fn parsed(mut arguments: Vec<OsString>) -> Result<Self, clap::Error> {
+        if arguments.get(1).is_some_and(|command| command == "stat") {
+            detail_without_time(&mut arguments, &Self::command());
+        }
         let is_of_run = arguments.get(1).is_some_and(|command| command == "run");
         if !is_of_run || !arguments.iter().any(|argument| argument == "--count") {
             return Self::try_parse_from(arguments);
@@ -171,16 +174,37 @@ impl Cli {
 mod tests {
     use clap::CommandFactory as _;
 
+    use super::Command;
+
     #[test]
     fn an_option_of_run_is_the_old_name_of_stat() {
         let parsed = |line: &str| super::Cli::parsed(line.split(' ').map(Into::into).collect());
-        let is_stat = |line: &str| matches!(parsed(line).unwrap().command, super::Command::Stat(_));
+        let is_stat = |line: &str| matches!(parsed(line).unwrap().command, Command::Stat(_));
         assert!(is_stat("pmbpf run --count -e cs -- true") && is_stat("pmbpf run -r 3 --count true"));
         // Arguments of a command are its own.
         assert!(!is_stat("pmbpf run -- grep --count x") && !is_stat("pmbpf run --stacks grep --count x"));
         assert!(!is_stat("pmbpf run grep --count x"));
         let wrong = parsed("pmbpf run --count --stacks -- true").unwrap_err().to_string();
         assert!(wrong.contains("'--stacks'") && wrong.contains("pmbpf stat"), "{wrong}");
+    }
+
+    #[test]
+    fn perf_s_d_without_a_time_is_detailed_and_with_one_the_duration() {
+        let stat =
+            |line: &str| match super::Cli::parsed(line.split(' ').map(Into::into).collect()).unwrap().command
+            {
+                Command::Stat(args) => args.detail_and_duration(),
+                other => panic!("{other:?}"),
+            };
+        let seconds = |number| Some(std::time::Duration::from_secs(number));
+        assert_eq!(stat("pmbpf stat -d -- true"), (1, None));
+        assert_eq!(stat("pmbpf stat -e cs -d true"), (1, None));
+        assert_eq!(stat("pmbpf stat -ddd -a -- true"), (3, None));
+        assert_eq!(stat("pmbpf stat -d 10"), (0, seconds(10)));
+        assert_eq!(stat("pmbpf stat -d10"), (0, seconds(10)));
+        assert_eq!(stat("pmbpf stat -d -d 2 -p 1"), (1, seconds(2)));
+        // What stands behind a command's name is its own.
+        assert_eq!(stat("pmbpf stat make -d x"), (0, None));
     }
 
     #[test]

@@ -35,6 +35,9 @@ pub(super) struct TargetArgs {
     /// Do not count children of the target processes
     #[arg(long, help_heading = "Target")]
     no_inherit: bool,
+    /// Run the command in any case; say what could not be measured, and why
+    #[arg(long, requires = "command", help_heading = "Target")]
+    pub(super) if_possible: bool,
 }
 
 impl TargetArgs {

@@ -52,6 +52,9 @@ pub(super) struct Output {
     /// Sections of a text report, where they are chosen
     #[arg(skip)]
     sections: Option<Sections>,
+    /// What stands between perf's fields, where those are written
+    #[arg(skip)]
+    separator: Option<char>,
 }
 
 /// Choices of commands that write reports.
@@ -78,7 +81,26 @@ impl ReportOutput {
     /// Where a report goes and how it looks.
     pub(super) fn output(&self) -> Output {
         let named = self.format.as_deref().and_then(ReportFormat::named);
-        Output { named, sections: self.sections, ..self.output.clone() }
+        Output { named: self.output.named.or(named), sections: self.sections, ..self.output.clone() }
+    }
+
+    /// Is a format for machines chosen?
+    pub(super) fn is_for_machines(&self) -> bool {
+        self.output().report_format().format() != Some(Format::Text)
+    }
+
+    /// Writes this format instead of text.
+    pub(super) const fn write_as(&mut self, format: Format) {
+        match format {
+            Format::Json => self.output.json = true,
+            Format::Csv => self.output.csv = true,
+            Format::Text => {}
+        }
+    }
+
+    /// Writes counts in perf's fields, with this character between them.
+    pub(super) fn write_fields(&mut self, separator: char) {
+        (self.output.named, self.output.separator) = (Some(ReportFormat::fields()), Some(separator));
     }
 }
 
@@ -122,6 +144,7 @@ impl Output {
             sections: self.sections.unwrap_or(Sections::ALL),
             screen: (self.top.is_none() && self.sections.is_none()).then_some(SCREEN),
             brevity: Brevity::Full,
+            separator: self.separator.unwrap_or(Style::DEFAULT.separator),
         }
     }
 
@@ -164,7 +187,7 @@ impl Output {
     pub(super) const fn plain(format: Format) -> Self {
         let (json, csv) = (matches!(format, Format::Json), matches!(format, Format::Csv));
         let color = clap::ColorChoice::Never;
-        Self { json, csv, top: None, width: Some(0), color, named: None, sections: None }
+        Self { json, csv, top: None, width: Some(0), color, named: None, sections: None, separator: None }
     }
 
     /// A stream of the format before `into`; `choice` is what the stream itself says about colours, and text is folded at `width`.
@@ -256,7 +279,11 @@ impl Results {
                     ReaderGone::Ignored => Ok(dropped),
                 }
             }
-            result => result,
+            Err(error) => {
+                let named = format!("cannot write the results: {error}");
+                Err(io::Error::new(error.kind(), named))
+            }
+            Ok(done) => Ok(done),
         }
     }
 }
@@ -340,36 +367,4 @@ impl<W: Write> Write for Ascii<W> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::io::Write as _;
-
-    use super::{Ascii, ReaderGone, Results, Unread};
-
-    #[test]
-    fn our_own_characters_become_ascii_and_names_stay() {
-        let mut bytes = Vec::new();
-        Ascii(&mut bytes).write_all("1 µs – größe…".as_bytes()).unwrap();
-        assert_eq!(String::from_utf8(bytes).unwrap(), "1 us - größe...");
-    }
-
-    /// A pipe whose reader is gone.
-    fn unread(reader_gone: ReaderGone) -> Results {
-        let (reader, writer) = std::io::pipe().unwrap();
-        drop(reader);
-        Results { into: Box::new(writer), reader_gone, unread: false }
-    }
-
-    #[test]
-    fn a_reader_that_goes_away_ends_what_only_he_wanted_and_nothing_else() {
-        let mut ends = unread(ReaderGone::Ends);
-        assert!(Unread::is(&ends.write_all(b"x").unwrap_err()));
-        assert!(Unread::is(&ends.flush().unwrap_err()), "and it stays so");
-        let mut ignored = unread(ReaderGone::Ignored);
-        ignored.write_all(b"x").and_then(|()| ignored.flush()).unwrap();
-        let mut rows = csv::Writer::from_writer(unread(ReaderGone::Ends));
-        let long = "x".repeat(1 << 20);
-        let error: std::io::Error = rows.write_record([&long]).unwrap_err().into();
-        assert!(Unread::is(&error), "through rows of CSV, too");
-        assert!(!Unread::is(&std::io::ErrorKind::BrokenPipe.into()), "another pipe is another matter");
-    }
-}
+mod tests;

@@ -56,7 +56,13 @@ pub(super) fn interval(text: &str) -> Result<Duration, String> {
 
 /// Process or thread ids are positive.
 pub(super) fn id(text: &str) -> Result<u32, String> {
-    text.parse().ok().filter(|&id| id > 0).ok_or_else(|| format!("`{text}` is no process or thread id"))
+    let wrong = || {
+        let is_name = text.starts_with(|first: char| first.is_ascii_alphabetic());
+        let of_name =
+            if is_name { "; `$(pidof -s NAME)` is the id of a program, --cgroup takes names" } else { "" };
+        format!("`{text}` is no process or thread id{of_name}")
+    };
+    text.parse().ok().filter(|&id| id > 0).ok_or_else(wrong)
 }
 
 /// The name of a cgroup, which says one: an empty variable of a script must not mean the whole host.
@@ -144,6 +150,16 @@ pub(super) fn bytes(text: &str) -> Result<u64, String> {
     number.map(|number| (number * factor) as u64).ok_or_else(wrong)
 }
 
+/// What stands between fields: a character, or `\t`.
+pub(super) fn separator(text: &str) -> Result<char, String> {
+    let mut characters = text.chars();
+    match (text, characters.next(), characters.next()) {
+        ("\\t", ..) => Ok('\t'),
+        (_, Some(one), None) if !one.is_alphanumeric() && !"\n\r.<>\"".contains(one) => Ok(one),
+        _ => Err(format!("`{text}` separates no fields; use one character, as `,`, `;` or `\\t`")),
+    }
+}
+
 /// A share: `5%`, or `5`.
 pub(super) fn percent(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>().ok();
@@ -165,7 +181,7 @@ pub(super) fn budget(text: &str) -> Result<f64, String> {
 mod tests {
     use std::time::Duration;
 
-    use super::{budget, bytes, duration, gigabytes, id, interval, limits, listen, percent};
+    use super::{budget, bytes, duration, gigabytes, id, interval, limits, listen, percent, separator};
 
     #[test]
     fn an_address_may_stand_in_brackets() {
@@ -199,6 +215,15 @@ mod tests {
         assert_eq!(budget("0.5%"), Ok(0.005));
         assert!(budget("0").is_err() && budget("101%").is_err());
         assert!(percent("101%").is_err() && percent("-1").is_err() && percent("NaN").is_err());
+    }
+
+    #[test]
+    fn a_separator_is_a_character_that_no_number_has() {
+        assert_eq!(
+            (separator(","), separator("\\t"), separator("\t"), separator("|")),
+            (Ok(','), Ok('\t'), Ok('\t'), Ok('|'))
+        );
+        assert!(["", ",,", "x", "7", ".", "\n", "ab"].iter().all(|text| separator(text).is_err()));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::{
     ffi::OsString,
-    fs::OpenOptions,
+    fs::{File, OpenOptions},
     io::{self, BufWriter},
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
@@ -24,7 +24,7 @@ use crate::{
         recording::{Abandoned, Overwrite, Writer},
     },
     untrusted::Untrusted,
-    view::hdr_log::HdrLog,
+    view::{Format, hdr_log::HdrLog},
 };
 
 /// Choices that every command which measures has.
@@ -40,12 +40,71 @@ pub(super) struct Keep {
     force: bool,
     #[command(flatten)]
     pub(super) redaction: Redaction,
+    /// Does the file get results instead of a recording?
+    #[arg(skip)]
+    takes_results: bool,
 }
+
+/// Formats of results, by the extensions of files that hold them.
+const RESULTS: [(&str, Format); 4] =
+    [("json", Format::Json), ("jsonl", Format::Json), ("csv", Format::Csv), ("txt", Format::Text)];
+/// Extensions of what other programs draw or read, and what makes it.
+const OTHERS: [(&str, &str); 6] = [
+    (
+        "svg",
+        "`pmbpf run -g -o x.html` makes a page with a flame graph, `pmbpf export FILE --to folded` the input of others",
+    ),
+    ("folded", "record to NAME.pmbpf, then `pmbpf export NAME.pmbpf --to folded`"),
+    ("pprof", "record to NAME.pmbpf, then `pmbpf export NAME.pmbpf --to pprof`"),
+    ("parquet", "record to NAME.pmbpf, then `pmbpf export NAME.pmbpf --to parquet`"),
+    ("data", "a recording of pmbpf is none of perf's: name it NAME.pmbpf"),
+    ("pdf", "`-o NAME.html` makes a page"),
+];
 
 impl Keep {
     /// The file to record to, if one is named.
     pub(super) fn file(&self) -> Option<&Path> {
+        self.named_file().filter(|_| !self.takes_results)
+    }
+
+    fn named_file(&self) -> Option<&Path> {
         self.output.as_deref().filter(|path| path.as_os_str() != "-")
+    }
+
+    fn extension(&self) -> Option<String> {
+        Some(self.named_file()?.extension()?.to_str()?.to_ascii_lowercase())
+    }
+
+    /// The format of results that the name of the file stands for, if it does.
+    pub(super) fn named_format(&self) -> Option<Format> {
+        let extension = self.extension()?;
+        RESULTS.iter().find(|(name, _)| *name == extension).map(|(_, format)| *format)
+    }
+
+    /// Is the file named as a recording, or a page?
+    pub(super) fn is_named_recording(&self) -> bool {
+        self.extension().is_some_and(|extension| matches!(&*extension, "pmbpf" | "html"))
+    }
+
+    /// Has the file get the results, which are not recorded then.
+    pub(super) const fn take_results(&mut self) {
+        self.takes_results = true;
+    }
+
+    /// Does the file get results?
+    pub(super) fn takes_results(&self) -> bool {
+        self.takes_results && self.named_file().is_some()
+    }
+
+    /// Creates the file for results, if they go to one.
+    pub(super) fn results(&self) -> anyhow::Result<Option<File>> {
+        let Some(path) = self.named_file().filter(|_| self.takes_results) else { return Ok(None) };
+        let mut options = OpenOptions::new();
+        options.write(true).mode(0o600);
+        let is_new = !self.force && !path.exists();
+        let options = if is_new { options.create_new(true) } else { options.create(true).truncate(true) };
+        let file = options.open(path).with_context(|| format!("cannot create {}", path.display()))?;
+        Ok(Some(file))
     }
 
     /// Does the recording become a page at the end?
@@ -95,10 +154,27 @@ impl Keep {
                 "{name} is no regular file, and a page is made of the recording that was written there: name a new file"
             )));
         }
-        match self.file().filter(|file| file.is_file() && !self.force) {
+        self.check_name()?;
+        match self.named_file().filter(|file| file.is_file() && !self.force) {
             Some(file) => Err(Usage(format!("{} exists; --force replaces it", file.display()))),
             None => Ok(()),
         }
+    }
+
+    /// Refuses a recording that is named as something else.
+    fn check_name(&self) -> Result<(), Usage> {
+        let (Some(file), Some(extension)) = (self.file(), self.extension()) else { return Ok(()) };
+        let why = match RESULTS.iter().find(|(name, _)| *name == extension) {
+            Some((_, Format::Json)) => "for rows of JSON: `--json -o - > FILE`",
+            Some((_, Format::Csv)) => "for CSV: `--csv -o - > FILE`",
+            Some((_, Format::Text)) => "for the text of the report: `-o - > FILE`",
+            None => match OTHERS.iter().find(|(name, _)| *name == extension) {
+                Some((_, why)) => why,
+                None => return Ok(()),
+            },
+        };
+        let name = Untrusted::from(file);
+        Err(Usage(format!("{}: -o records, and a recording is no .{extension}; {why}", name.terminal())))
     }
 
     /// Creates the recording, if one is wanted.

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use super::{failure::Quality, pipeline::Pipeline, redaction::Redacting};
+use super::{failure::Incomplete, pipeline::Pipeline, redaction::Redacting};
 use crate::{
     drain::{
         Absent, Drain, Ending, Names, Stopped,
@@ -108,6 +108,6 @@ impl End {
                 "the recording breaks off: {drains} drains were complete, {lost_bytes} bytes after them were not"
             ),
         };
-        Err(Quality(why).into())
+        Err(Incomplete(why).into())
     }
 }

@@ -7,9 +7,10 @@ use std::{path::Path, time::Instant};
 pub(super) use self::args::Args;
 use super::{
     begin::{probe, read_machine},
-    failure::of_command,
-    runs,
+    failure::{in_words, is_refusal, of_command},
+    output, runs,
     sources::Sources,
+    stat,
 };
 use crate::{
     plan::{
@@ -21,7 +22,17 @@ use crate::{
 
 /// Runs, and returns the exit code.
 pub(super) fn execute(args: &Args) -> anyhow::Result<u8> {
-    of_command(&args.target.command, collect(args, Instant::now()))
+    let measured = collect(args, Instant::now());
+    let measured = match measured {
+        // Of several runs the first may have been.
+        Err(error) if args.target.if_possible && !args.metrics.runs && is_refusal(&error) => {
+            let left_out = format!("owners, samples and waits: {}", in_words(&error));
+            output::talk(&format!("not measured: {left_out}"));
+            stat::instead_of_owners(&args.target, &args.common, left_out)
+        }
+        measured => measured,
+    };
+    of_command(&args.target.command, measured)
 }
 
 fn collect(args: &Args, launched: Instant) -> anyhow::Result<u8> {

@@ -12,6 +12,8 @@ use crate::{
         filter::{Filter, Pattern, Processes},
     },
     plan::request::By,
+    suggest::{did_you_mean, nearest},
+    table::metric,
     view::text::duration,
 };
 
@@ -32,6 +34,23 @@ pub(super) struct RowArgs {
 }
 
 impl RowArgs {
+    /// Refuses an order by what is nearly a metric, before anything is measured. What is far from all is one of the CPU model's, or an
+    /// event's, which is known when they are open.
+    pub(super) fn check(&self) -> Result<(), Usage> {
+        let Some(wanted) = &self.sort else { return Ok(()) };
+        let names = || metric::all().map(|metric| metric.name);
+        if names().any(|name| name == wanted)
+            || wanted.contains(|letter: char| !letter.is_ascii_lowercase() && letter != '_')
+        {
+            return Ok(());
+        }
+        let near = nearest(wanted, names().map(str::to_owned), |name| name);
+        match near.is_empty() {
+            true => Ok(()),
+            false => Err(Usage(format!("--sort: there is no metric `{wanted}`{}", did_you_mean(&near)))),
+        }
+    }
+
     /// What is shown of each report.
     pub(super) fn filter(&self) -> Filter {
         let processes = if self.per_process { Processes::OneByOne } else { Processes::Together };
@@ -149,7 +168,7 @@ fn cannot(recorded: By, wanted: By) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{SelectArgs, cannot};
+    use super::{RowArgs, SelectArgs, cannot};
     use crate::{
         drain::{Drain, Owner, OwnerRow, SlotId, TasksDrain},
         plan::request::By,
@@ -166,6 +185,14 @@ mod tests {
         let owners = select.of_drain(drain).tasks.unwrap().owners;
         let comm = OwnerRow { ended_ns: None, ..row(Owner::Comm { name: "web".into() }) };
         assert_eq!(owners, [comm.clone(), comm, cgroup]);
+    }
+
+    #[test]
+    fn an_order_by_what_is_nearly_a_metric_is_refused_before_the_run() {
+        let check = |sort: &str| RowArgs { sort: Some(sort.to_owned()), ..RowArgs::default() }.check();
+        assert!(check("cputime").unwrap_err().to_string().contains("did you mean cpu_time?"));
+        assert!(check("cpu_time").is_ok() && check("event.cycles").is_ok() && check("Retiring").is_ok());
+        assert!(RowArgs::default().check().is_ok());
     }
 
     #[test]

@@ -2,24 +2,25 @@
 
 use std::{
     path::{Path, PathBuf},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use super::{
     begin::read_machine,
     examples,
-    failure::{Usage, of_command},
+    failure::{Usage, is_refusal, of_command},
     gate::Gate,
     live::{Common, Live},
     options::TargetArgs,
+    output, parse,
     pipeline::check_counts,
     sources::Sources,
 };
 use crate::{
     bpf::Log,
-    machine::pmu::catalog::Catalog,
+    machine::{pmu::catalog::Catalog, privilege::Privileges},
     plan::{
-        count::CountPlan,
+        count::{Aggregate, CountPlan, Wanted},
         metrics::MetricsRequest,
         request::{Request, Target, WantedMetrics},
     },
@@ -35,6 +36,8 @@ pub(super) struct Args {
     /// Events to count, in perf's notation (repeatable); by default those of perf stat that this host has
     #[arg(short, long, value_name = "LIST", help_heading = "Events")]
     event: Vec<String>,
+    #[command(flatten)]
+    of_perf: OfPerf,
     /// Run the command N times and report the mean
     #[arg(short, long, value_name = "N", help_heading = "Events", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     repeat: Option<u32>,
@@ -49,28 +52,114 @@ pub(super) struct Args {
     /// What this command was called as an option of `run`
     #[arg(long, hide = true)]
     pub(super) count: bool,
+    /// What is not measured in a run that is counted instead
+    #[arg(skip)]
+    left_out: Option<String>,
+}
+
+/// Choices that perf stat has by the same names.
+#[derive(Clone, Debug, Default, clap::Args)]
+struct OfPerf {
+    /// Count caches, too; twice for more of them, three times for prefetches. `-d` without a time is the same
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "1", help_heading = "Events")]
+    detailed: Vec<u8>,
+    /// Count no event, and report times alone
+    #[arg(short, long, conflicts_with_all = ["event", "detailed", "topdown"], help_heading = "Events")]
+    null: bool,
+    /// Count the first level of the Top-Down tree, where a counter of the cores has it
+    #[arg(long, help_heading = "Events")]
+    topdown: bool,
+    /// Write a row for each CPU and event
+    #[arg(short = 'A', long, conflicts_with_all = ["per_core", "per_socket"], help_heading = "Rows")]
+    no_aggr: bool,
+    /// Write the rows of each core
+    #[arg(long, conflicts_with = "per_socket", help_heading = "Rows")]
+    per_core: bool,
+    /// Write the rows of each socket
+    #[arg(long, help_heading = "Rows")]
+    per_socket: bool,
+    /// Stop after MS milliseconds, and end the command with SIGTERM
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "duration",
+          help_heading = "Time")]
+    timeout: Option<u64>,
+    /// Start the counters MS milliseconds after the command
+    #[arg(short = 'D', long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Time")]
+    delay: Option<u64>,
+    /// Write the fields of `perf stat -x`, with SEP between them
+    #[arg(short = 'x', long, value_name = "SEP", value_parser = parse::separator, conflicts_with_all = ["json", "csv", "format"],
+          help_heading = "Output")]
+    field_separator: Option<char>,
+    /// Group digits by thousands, which is done anyway
+    #[arg(short = 'B', long, help_heading = "Output")]
+    big_num: bool,
+}
+
+impl OfPerf {
+    /// How often more was asked for.
+    fn detail(&self) -> u8 {
+        self.detailed.iter().fold(0, |all, one| all.saturating_add(*one))
+    }
 }
 
 /// Counts, and returns the exit code.
 pub(super) fn execute(args: &Args) -> anyhow::Result<u8> {
-    of_command(&args.target.command, collect(args, Instant::now()))
+    let counted = collect(args, Instant::now());
+    let counted = match counted {
+        Err(error) if args.target.if_possible && is_refusal(&error) => {
+            args.common.begin.unmeasured(&args.target.command, error)
+        }
+        counted => counted,
+    };
+    of_command(&args.target.command, counted)
+}
+
+/// Counts a command that owners and samples are refused for; the report says so, too.
+pub(super) fn instead_of_owners(
+    target: &TargetArgs,
+    common: &Common,
+    left_out: String,
+) -> anyhow::Result<u8> {
+    execute(&Args {
+        target: target.clone(),
+        event: Vec::new(),
+        of_perf: OfPerf::default(),
+        repeat: None,
+        cpu_model: None,
+        perfmon_dir: None,
+        common: common.clone(),
+        count: false,
+        left_out: Some(left_out),
+    })
 }
 
 fn collect(args: &Args, launched: Instant) -> anyhow::Result<u8> {
-    let (common, command, root) = (&args.common, &args.target.command, Path::new("/"));
+    let (common, command, root) = (&args.results(), &args.target.command, Path::new("/"));
     let inherited = common.begin.inherited(root, common.talks(command) && !common.dry_run, &common.keep)?;
     let machine = read_machine(root)?;
     launch::check(command)?;
     let request = args.request();
     args.check(&request.target)?;
-    let plan = CountPlan::new(&request, &args.event, &machine, &Catalog::read(root)?, root)?;
-    let plan = CountPlan { runs: args.repeat.unwrap_or(1), ..plan };
+    let user_mode = only_user_mode(&request.target, &Privileges::read(root));
+    let wanted = args.wanted(user_mode.clone());
+    let plan = CountPlan::new(&request, &wanted, &machine, &Catalog::read(root)?, root)?;
+    let plan = CountPlan {
+        runs: args.repeat.unwrap_or(1),
+        delay: args.of_perf.delay.map(Duration::from_millis),
+        if_possible: args.target.if_possible,
+        ..plan
+    };
     check_counts(&plan)?;
+    if let Some(why) =
+        user_mode.filter(|_| common.talks(command) && plan.events().any(|event| event.modifiers.user))
+    {
+        output::talk(&format!("counting user mode only (:u): {why}"));
+    }
     let live = Live {
         common,
         programs: None,
         command,
         inherited: &inherited,
+        ends_command: args.of_perf.timeout.is_some(),
         cgroups: &args.target.cgroup,
         measure: Measure::Window,
         log: Log::Off,
@@ -80,7 +169,27 @@ fn collect(args: &Args, launched: Instant) -> anyhow::Result<u8> {
     live.execute(Sources { machine, tasks: None, io: None, counts: Some((plan, 1)) })
 }
 
+/// Why tasks can be counted in user mode alone, if that is so.
+pub(super) fn only_user_mode(target: &Target, privileges: &Privileges) -> Option<String> {
+    let is_privileged = privileges.host_users != Some(false)
+        && (privileges.has("cap_perfmon") || privileges.has("cap_sys_admin"));
+    // Levels from 3 on are a distribution's own, and refuse everything.
+    let is_limited = privileges.paranoid == Some(2) && !is_privileged;
+    (is_of_tasks(target) && is_limited)
+        .then(|| "kernel.perf_event_paranoid is 2, and CAP_PERFMON is missing".to_owned())
+}
+
+const fn is_of_tasks(target: &Target) -> bool {
+    matches!(target, Target::Command(_) | Target::Processes(_) | Target::Threads(_))
+}
+
 impl Args {
+    /// What `-d` was read as.
+    #[cfg(test)]
+    pub(super) fn detail_and_duration(&self) -> (u8, Option<Duration>) {
+        (self.of_perf.detail(), self.common.duration)
+    }
+
     fn request(&self) -> Request {
         let tables = MetricsRequest {
             model: self.cpu_model.clone(),
@@ -90,19 +199,60 @@ impl Args {
         Request {
             metrics: WantedMetrics::IfPossible(tables),
             interval: self.common.interval,
-            duration: self.common.duration,
+            duration: self.of_perf.timeout.map(Duration::from_millis).or(self.common.duration),
             ..self.target.request()
         }
     }
 
+    fn wanted(&self, user_mode: Option<String>) -> Wanted {
+        let OfPerf { null, topdown, no_aggr, per_core, per_socket, .. } = self.of_perf;
+        Wanted {
+            lists: self.event.clone(),
+            detailed: self.of_perf.detail(),
+            unsupported_too: self.of_perf.field_separator.is_some(),
+            null,
+            topdown,
+            aggregate: match (no_aggr, per_core, per_socket) {
+                (true, ..) => Aggregate::None,
+                (_, true, _) => Aggregate::Core,
+                (.., true) => Aggregate::Socket,
+                _ => Aggregate::All,
+            },
+            user_mode,
+            left_out: self.left_out.clone(),
+        }
+    }
+
+    /// The common choices, with where results go and how they look: -o has results where its name or `-x` says so.
+    fn results(&self) -> Common {
+        let mut common = self.common.clone();
+        if let Some(separator) = self.of_perf.field_separator {
+            common.report.write_fields(separator);
+        }
+        let named = common.keep.named_format();
+        let is_fields = self.of_perf.field_separator.is_some() && !common.keep.is_named_recording();
+        if named.is_some() || is_fields {
+            common.keep.take_results();
+        }
+        if let Some(format) = named.filter(|_| !common.report.is_for_machines()) {
+            common.report.write_as(format);
+        }
+        common
+    }
+
     /// What options mean nothing beside each other, and what to do instead.
     fn check(&self, target: &Target) -> Result<(), Usage> {
-        let of_tasks = matches!(target, Target::Command(_) | Target::Processes(_) | Target::Threads(_));
+        let of_tasks = is_of_tasks(target);
         let repeats = self.repeat.is_some_and(|runs| runs > 1);
+        let OfPerf { no_aggr, per_core, per_socket, timeout, delay, .. } = self.of_perf;
         let wrong = [
             (
                 of_tasks && self.target.cpu.is_some(),
                 "a task is counted wherever it runs, and everything on a CPU: leave out -C or the task",
+            ),
+            (
+                of_tasks && (no_aggr || per_core || per_socket),
+                "a task has no rows of CPUs: -A, --per-core and --per-socket are of everything (-a) or of cgroups",
             ),
             (
                 repeats && self.target.command.is_empty(),
@@ -113,8 +263,12 @@ impl Args {
                 "--repeat reports the mean of whole runs: leave out --interval",
             ),
             (
-                repeats && self.common.duration.is_some(),
+                repeats && (self.common.duration.is_some() || timeout.is_some()),
                 "--repeat runs the command to its end: leave out --duration",
+            ),
+            (
+                delay.is_some() && self.target.command.is_empty(),
+                "--delay is the time that a command is given to begin: give one after `--`",
             ),
             (
                 self.common.fail_on.iter().any(|gate| *gate != Gate::Unsupported),
@@ -125,5 +279,26 @@ impl Args {
             Some((_, why)) => Err(Usage((*why).to_owned())),
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::only_user_mode;
+    use crate::{machine::privilege::Privileges, plan::request::Target};
+
+    #[test]
+    fn a_process_without_rights_counts_its_tasks_in_user_mode() {
+        let nobody = Privileges { paranoid: Some(2), ..Privileges::read(Path::new("/no/such/root")) };
+        let command = Target::Command(vec!["true".into()]);
+        assert!(only_user_mode(&command, &nobody).unwrap().contains("paranoid is 2"));
+        assert_eq!(only_user_mode(&Target::System, &nobody), None);
+        let is_limited = |privileges| only_user_mode(&command, &privileges).is_some();
+        assert!(!is_limited(Privileges { paranoid: Some(1), ..nobody.clone() }));
+        assert!(!is_limited(Privileges { effective: 1 << 38, ..nobody.clone() }));
+        // Capabilities of a user namespace count nothing here.
+        assert!(is_limited(Privileges { effective: 1 << 38, host_users: Some(false), ..nobody }));
     }
 }

@@ -46,7 +46,7 @@ const fn modes(modifiers: Modifiers) -> [bool; 6] {
 /// Counts that were counted together, found by what they count, where and when: only alike things make a ratio. A recording may
 /// claim very many of them.
 pub struct Terms<'a> {
-    /// The clock that ran wherever anything was counted: one without modes counts all of them.
+    /// The clock that ran wherever anything was counted.
     clock: Option<&'a Known>,
     alike: HashMap<(Meaning, &'a str, [bool; 6]), Alike<'a>>,
 }
@@ -61,9 +61,10 @@ struct Alike<'a> {
 impl<'a> Terms<'a> {
     /// All that was counted together.
     pub fn new(all: &[Term<'a>]) -> Self {
-        let clocks = all.iter().filter(|term| term.meaning == Meaning::Clock);
-        let clock =
-            clocks.filter(|term| modes(term.modifiers) == [false; 6]).find_map(|term| term.value.known());
+        let clocks = || all.iter().filter(|term| term.meaning == Meaning::Clock);
+        let of_all = clocks().filter(|term| modes(term.modifiers) == [false; 6]);
+        // The kernel's clocks count in every mode (kernel/events/core.c, `task_clock_event_read`): those of all come first anyway.
+        let clock = of_all.chain(clocks()).find_map(|term| term.value.known());
         let mut alike: HashMap<_, Alike<'a>> = HashMap::new();
         for Term { meaning, pmu, modifiers, group, value, .. } in all {
             let new = || Alike { first: value, of_group: HashMap::new() };
@@ -130,6 +131,7 @@ fn base(meaning: Meaning) -> Option<(Meaning, &'static str, &'static str, f64)> 
         }
         Meaning::StalledFrontend => (Meaning::Cycles, "frontend_stall_share", "% of cycles", 100.0),
         Meaning::StalledBackend => (Meaning::Cycles, "backend_stall_share", "% of cycles", 100.0),
+        Meaning::TopDown => (Meaning::Slots, "topdown_share", "% of slots", 100.0),
         Meaning::Cache { cache, operation, miss: true } => {
             (Meaning::Cache { cache, operation, miss: false }, "miss_share", "% of accesses", 100.0)
         }

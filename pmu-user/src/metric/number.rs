@@ -13,6 +13,7 @@ use super::{
 use crate::{
     drain::Owner,
     machine::duration_ns,
+    plan::count::Place,
     table::{
         metric::{self, RUNQUEUE_CULPRIT, RUNQUEUE_LATENCY},
         unit::Unit,
@@ -82,6 +83,8 @@ pub struct Details<'a> {
     pub samples: Option<u64>,
     /// The counters that it was read from.
     pub counters: Option<&'a stat::Row>,
+    /// The CPUs that it is of, where they have rows of their own.
+    pub place: Option<&'a Place>,
     /// Who had the CPU, of a wait that is charged to somebody.
     pub culprit: Option<&'a Culprit>,
     /// The time that a rate or a share is of, in ns, where that is not the interval's to the last.
@@ -347,12 +350,14 @@ impl Stat {
         let counts = self.rows.iter().flat_map(|row| {
             let whose = row.owner.as_ref().map_or(Attribution::Target, Attribution::Owner);
             let unit = row.unit.as_deref().unwrap_or(Unit::Counts.name());
-            let details = Details { counters: Some(row), ..Details::default() };
+            let of_place = Details { place: row.place.as_ref(), ..Details::default() };
+            let details = Details { counters: Some(row), ..of_place };
             let count =
                 Number { details, ..Number::new(whose, format!("event.{}", row.event), unit, &row.value) };
             let parent = Some(count.metric.clone());
             let derived = row.derived.as_ref().map(|derived| Number {
                 parent,
+                details: of_place,
                 ..Number::new(whose, derived.name, &derived.unit, &derived.value)
             });
             [Some(count), derived].into_iter().flatten()

@@ -92,7 +92,8 @@ pub fn evaluate_task(model: Model, counted: &TaskCounts) -> (Model, Evaluated) {
     (model, evaluated)
 }
 
-/// A name in any case and in either spelling of its modes: formulas have `:SUP` and `:USER`, perf `:k` and `:u`.
+/// A name in any case, with its modifiers in any order and in either spelling of its modes: formulas have `:SUP` and `:USER`, perf `:k`
+/// and `:u`.
 fn spelled(name: &str) -> String {
     let name = name.to_ascii_lowercase();
     let modes = name.split(':').map(|part| match part {
@@ -100,7 +101,10 @@ fn spelled(name: &str) -> String {
         "user" => "u",
         part => part,
     });
-    modes.collect::<Vec<_>>().join(":")
+    let mut parts: Vec<&str> = modes.collect();
+    // The event stands first.
+    parts[1..].sort_unstable();
+    parts.join(":")
 }
 
 /// Values by index: by the exact name, else in any case and with perf's modifiers, else without the mark of where slots are counted.
@@ -155,6 +159,26 @@ mod tests {
         );
         assert_eq!(values, [Value::exact(6.0), Value::exact(7.0)]);
         assert_eq!(unknown, ["B"]);
+    }
+
+    #[test]
+    fn modifiers_are_taken_in_any_order() {
+        const TABLE: &str = "pmbpf table 1\n\
+            metric\tIdle\t1\t-\t-\tTMA\t-\t-\t1\tUOPS_EXECUTED.CORE:i1:c1\t-\t-\n";
+        let model = read(TABLE).unwrap();
+        for name in ["UOPS_EXECUTED.CORE:i1:c1", "UOPS_EXECUTED.CORE:c1:i1", "uops_executed.core:C1:I1"] {
+            let counted: TaskCounts =
+                serde_json::from_str(&format!(r#"{{"counts": {{"{name}": 5}}}}"#)).unwrap();
+            let evaluated = evaluate(&model, &counted);
+            assert_eq!(
+                (&evaluated.metrics[0].value, evaluated.unknown.len()),
+                (&Value::exact(5.0), 0),
+                "{name}"
+            );
+        }
+        let other: TaskCounts =
+            serde_json::from_str(r#"{"counts": {"UOPS_EXECUTED.CORE:c1:i2": 5}}"#).unwrap();
+        assert_eq!(evaluate(&model, &other).unknown, ["UOPS_EXECUTED.CORE:c1:i2"]);
     }
 
     #[test]

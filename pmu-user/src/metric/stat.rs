@@ -12,10 +12,10 @@ use super::{
     value::Value,
 };
 use crate::{
-    drain::{CountsDrain, Owner},
+    drain::{CountsDrain, Owner, counts::Part},
     plan::{
         Target,
-        count::{AskedEvent, CountPlan},
+        count::{AskedEvent, CountPlan, Place},
     },
     table::event_syntax::Selected,
 };
@@ -44,6 +44,8 @@ pub struct Stat {
 pub struct Row {
     /// The cgroup, if cgroups are the target.
     pub owner: Option<Owner>,
+    /// The CPUs that it is of, where not all are one row.
+    pub place: Option<Place>,
     /// As typed.
     pub event: String,
     /// The PMU's name, without the number of an uncore PMU; empty if the host has none for it.
@@ -100,11 +102,11 @@ impl Stat {
                 }
                 _ => None,
             };
-            rows(plan, part, before, owner.as_ref(), elapsed_ns)
+            of_places(plan, part, before, owner.as_ref(), elapsed_ns)
         });
         let usage = drain.ended.as_ref().and_then(|ended| ended.usage);
         let time = |time: Duration| Value::counted(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), 1.0);
-        Self {
+        let mut stat = Self {
             from,
             rows: parts.collect(),
             elapsed: time(drain.at.saturating_sub(from)),
@@ -112,6 +114,22 @@ impl Stat {
             system: usage.map(|usage| time(usage.system)),
             runs: 1,
             outliers: Vec::new(),
+        };
+        stat.fill_in_times();
+        stat
+    }
+
+    /// Puts times of the run where they were asked for as events.
+    fn fill_in_times(&mut self) {
+        for row in self.rows.iter_mut().filter(|row| row.pmu == TIMES_OF_RUN) {
+            let value = match row.event.as_str() {
+                "user_time" => self.user.clone(),
+                "system_time" => self.system.clone(),
+                _ => Some(self.elapsed.clone()),
+            };
+            row.value = value.unwrap_or_else(|| Value::Missing(NO_END.to_owned()));
+            let time_ns = row.value.known().map_or(0, |known| known.estimate as u64);
+            (row.enabled_ns, row.running_ns) = (time_ns, time_ns);
         }
     }
 
@@ -134,7 +152,7 @@ impl Stat {
             }
         };
         let all = plan.asked.iter().map(asked).fold(0, usize::saturating_add);
-        targets(plan).saturating_mul(all)
+        targets(plan).saturating_mul(plan.places.len().max(1)).saturating_mul(all)
     }
 
     /// What this report takes in memory, in bytes.
@@ -178,6 +196,41 @@ impl Stat {
             outliers: found,
         })
     }
+}
+
+/// The PMU's name of events that are times of the run.
+const TIMES_OF_RUN: &str = "tool";
+/// Why there are no times of a command.
+const NO_END: &str = "it is a command's, and known when that has ended";
+
+/// The rows of a target: of all its CPUs together, or of each place in turn; where each CPU is a place, of each event in turn.
+fn of_places(
+    plan: &CountPlan,
+    part: &Part,
+    before: Option<&Part>,
+    owner: Option<&Owner>,
+    elapsed_ns: f64,
+) -> Vec<Row> {
+    if plan.places.is_empty() {
+        return rows(plan, part, before, owner, elapsed_ns);
+    }
+    let there = |part: &Part, place: &Place| {
+        let readings = part.readings.iter().filter(|reading| reading.cpu.is_some_and(|cpu| place.has(cpu)));
+        Part { readings: readings.cloned().collect(), uncounted: part.uncounted.clone() }
+    };
+    let of_place = |place: &Place| {
+        let (part, before) = (there(part, place), before.map(|before| there(before, place)));
+        let rows = rows(plan, &part, before.as_ref(), owner, elapsed_ns);
+        rows.into_iter().map(|row| Row { place: Some(place.clone()), ..row }).collect::<Vec<_>>()
+    };
+    let mut all: Vec<Vec<Row>> = plan.places.iter().map(of_place).collect();
+    let is_by_event = matches!(plan.places.first(), Some(Place::Cpu { .. }));
+    let events = all.first().map_or(0, Vec::len);
+    if !is_by_event || all.iter().any(|rows| rows.len() != events) {
+        return all.into_iter().flatten().collect();
+    }
+    let mut rows: Vec<_> = all.iter_mut().map(|rows| rows.drain(..)).collect();
+    (0..events).flat_map(|_| rows.iter_mut().filter_map(Iterator::next).collect::<Vec<_>>()).collect()
 }
 
 /// Targets that have counters of their own.

@@ -82,6 +82,10 @@ pub(super) struct Role {
 pub(super) fn counting(at: &Instance, modifiers: Modifiers, role: Role) -> perf_event_attr {
     let mut attr = perf_event_attr { type_: at.kind, ..Default::default() };
     attr.config = at.words.get(Word::Config);
+    if at.kind == bindings::PERF_TYPE_BREAKPOINT {
+        // Its address and length are where other events have their second and third word (`perf_event_attr.bp_addr`, `bp_len`).
+        (attr.config, attr.bp_type) = (0, at.words.get(Word::Config) as u32);
+    }
     attr.__bindgen_anon_3.config1 = at.words.get(Word::Config1);
     attr.__bindgen_anon_4.config2 = at.words.get(Word::Config2);
     attr.config3 = at.words.get(Word::Config3);

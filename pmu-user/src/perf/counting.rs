@@ -16,8 +16,8 @@ use super::{
 use crate::{
     drain::reading::Reading,
     machine::{cpu::Cpu, pmu::catalog::PmuCpus},
-    plan::{Class, request::Inherit},
-    table::event_syntax::{Instance, SelectedGroup},
+    plan::{Class, count::TOOL, request::Inherit},
+    table::event_syntax::{Instance, Selected, SelectedGroup},
 };
 
 /// Whom to count.
@@ -33,6 +33,15 @@ pub enum CountTarget {
     Command(u32),
     /// The tasks of a cgroup and of those below it, on these CPUs; the cgroup's directory.
     Cgroup(PathBuf, Vec<Cpu>),
+}
+
+/// What becomes of events that this process may not count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WithoutRights {
+    /// They are an error.
+    Fail,
+    /// They are left out, with the reason.
+    LeaveOut,
 }
 
 /// Counters of a list of events. Dropping it ends the counting.
@@ -71,7 +80,7 @@ impl Counting {
     /// The first event that could not be opened anywhere, and what would help. A thread that has ended by now is left
     /// out.
     pub fn open(groups: &[SelectedGroup], target: &CountTarget) -> Result<Self, OpenError> {
-        let mut counting = Self::open_what_exists(groups, target)?;
+        let mut counting = Self::open_what_exists(groups, target, WithoutRights::Fail)?;
         let without = counting.unopened.iter().position(|unopened| !counting.all_count(&unopened.events));
         match without {
             Some(at) => Err(counting.unopened.swap_remove(at).error),
@@ -79,28 +88,33 @@ impl Counting {
         }
     }
 
-    /// As [`Counting::open`], but an event that this host does not have is no error: [`Counting::unopened`] names it.
+    /// As [`Counting::open`], but an event that the kernel refuses is no error: [`Counting::unopened`] names it.
     ///
     /// # Errors
     ///
-    /// The first event that exists and could not be opened anywhere.
-    pub fn open_what_exists(groups: &[SelectedGroup], target: &CountTarget) -> Result<Self, OpenError> {
+    /// Rights, where `without_rights` does not say that events are left out for them, or a limit of this process.
+    pub fn open_what_exists(
+        groups: &[SelectedGroup],
+        target: &CountTarget,
+        without_rights: WithoutRights,
+    ) -> Result<Self, OpenError> {
         let mut counting = Self { groups: Vec::new(), unopened: Vec::new() };
         let mut first = 0;
         for group in groups {
-            let places = group.events.iter().map(|event| event.instances.len()).max().unwrap_or(0);
-            let before = counting.unopened.len();
-            for place in 0..places {
+            for place in 0..places(group) {
                 let members: Vec<Member<'_>> =
                     group.events.iter().filter_map(|event| Some((event, event.instance(place)?))).collect();
-                counting.open_group(group.weak, &members, first, target)?;
-            }
-            let mut unopened = counting.unopened.iter().skip(before);
-            let refused = unopened.position(|unopened| {
-                unopened.error.class() != Class::Unsupported && !counting.all_count(&unopened.events)
-            });
-            if let Some(refused) = refused {
-                return Err(counting.unopened.swap_remove(before + refused).error);
+                let opened = counting.open_group(group.weak, &members, first, target);
+                let forgive = |error: &OpenError| {
+                    without_rights == WithoutRights::LeaveOut && error.class() == Class::NotPermitted
+                };
+                match (opened, most_particular(&members)) {
+                    (Err(error), Some((_, at))) if forgive(&error) => {
+                        let events = first..first + members.len() as u32;
+                        counting.unopened.push(Unopened { events, pmu: at.pmu.clone(), error });
+                    }
+                    (opened, _) => opened?,
+                }
             }
             first += group.events.len() as u32;
         }
@@ -149,7 +163,8 @@ impl Counting {
         let (mut opened, mut ended) = (0, None);
         for site in sites {
             if matches!(at.place, PmuCpus::Uncore(_)) && !matches!(site, Site::Cpu(_)) {
-                return Err(refuse(Errno::INVAL, site));
+                self.unopened.push(unopened(refuse(Errno::INVAL, site)));
+                return Ok(());
             }
             let whom = Whom { site, cgroup: cgroup.as_ref().map(|folder| folder.as_fd()), inherit, start };
             match self.open_at(weak, members, first, whom) {
@@ -258,13 +273,12 @@ impl Counting {
     #[must_use]
     pub fn planned(groups: &[SelectedGroup], target: &CountTarget) -> usize {
         let of_group = |group: &SelectedGroup| {
-            let places = group.events.iter().map(|event| event.instances.len()).max().unwrap_or(0);
             let at_place = |place: usize| {
                 let members: Vec<Member<'_>> =
                     group.events.iter().filter_map(|event| Some((event, event.instance(place)?))).collect();
                 most_particular(&members).map_or(0, |(_, at)| sites(at, target).len() * members.len())
             };
-            (0..places).map(at_place).sum::<usize>()
+            (0..places(group)).map(at_place).sum::<usize>()
         };
         groups.iter().map(of_group).sum()
     }
@@ -291,6 +305,12 @@ impl CountTarget {
             Self::Command(_) => (Inherit::Yes, Start::OnExec),
         }
     }
+}
+
+/// How many PMUs a group is opened on: none, where its event is a time of the run.
+fn places(group: &SelectedGroup) -> usize {
+    let of_kernel = |event: &&Selected| event.instances.iter().all(|at| at.kind != TOOL);
+    group.events.iter().filter(of_kernel).map(|event| event.instances.len()).max().unwrap_or(0)
 }
 
 /// The place of a group is that of its most particular member: a clock goes along anywhere.

@@ -149,16 +149,17 @@ impl OpenError {
             }
             Some(Errno::NOENT | Errno::OPNOTSUPP) => format!("the PMU `{pmu}` has no such event"),
             Some(Errno::NODEV) => format!("the PMU `{pmu}` does not count {}", self.site),
-            _ => self.to_string(),
+            Some(Errno::ACCESS | Errno::PERM) => {
+                format!("{PERMISSION}: it takes CAP_PERFMON, or a lower kernel.perf_event_paranoid")
+            }
+            Some(errno) => self.cause(errno).map_or_else(|| self.to_string(), str::to_owned),
+            None => self.to_string(),
         }
     }
 
-    /// What would make it work.
-    #[must_use]
-    pub fn hint(&self, privileges: &Privileges) -> Option<String> {
-        let hint = match self.errno()? {
-            Errno::ACCESS | Errno::PERM => return Some(self.advice_on_rights(privileges)),
-            Errno::MFILE => return Some(privileges.advice_on_open_files()),
+    /// What an error of the kernel means here, in words.
+    fn cause(&self, errno: Errno) -> Option<&'static str> {
+        Some(match errno {
             Errno::OPNOTSUPP | Errno::NOENT if self.advice == IMPRECISE => IMPRECISE,
             Errno::NOENT | Errno::OPNOTSUPP => "this host has no such event; try cpu-clock",
             Errno::NODEV => "the CPU is offline, or this PMU does not cover it",
@@ -168,8 +169,17 @@ impl OpenError {
             Errno::NOSPC => "the hardware has no register left for it",
             Errno::INVAL => self.advice,
             _ => return None,
-        };
-        Some(hint.to_owned())
+        })
+    }
+
+    /// What would make it work.
+    #[must_use]
+    pub fn hint(&self, privileges: &Privileges) -> Option<String> {
+        match self.errno()? {
+            Errno::ACCESS | Errno::PERM => Some(self.advice_on_rights(privileges)),
+            Errno::MFILE => Some(privileges.advice_on_open_files()),
+            errno => self.cause(errno).map(str::to_owned),
+        }
     }
 }
 
@@ -200,6 +210,7 @@ fn in_user_mode(event: &str) -> String {
     if modified { format!("{event}u") } else { format!("{event}:u") }
 }
 
+const PERMISSION: &str = "permission denied (EACCES)";
 const ENCODING: &str = "the PMU refuses this encoding or one of its modifiers";
 const FULL: &str =
     "the group does not fit the counters: make it smaller, or append :W to let it be broken up";

@@ -21,7 +21,7 @@ use std::{
 };
 
 pub use self::{
-    counting::{CountTarget, Counting, Unopened},
+    counting::{CountTarget, Counting, Unopened, WithoutRights},
     dummy::Dummy,
     error::{OpenError, Site},
     group::{Count, Group, Read, Start, Words},

@@ -1,9 +1,16 @@
 //! What `pmbpf stat` will open: events in perf's event syntax on plain counters, without any BPF program.
 
+mod events;
+mod place;
+
 use std::{path::Path, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
+pub use self::{
+    events::{TIMES, TOOL},
+    place::{Aggregate, Place},
+};
 use super::{
     PlanError, Target, cpus, metrics,
     request::{Inherit, Request, Target as Asked},
@@ -12,7 +19,7 @@ use super::{
 use crate::{
     machine::{Machine, cpu::Cpu, pmu::catalog::Catalog},
     table::{
-        event_syntax::{self, List, Selected, SelectedGroup, Why},
+        event_syntax::{self, List, Modifiers, Selected, SelectedGroup, Why},
         model::Tables,
     },
 };
@@ -38,6 +45,41 @@ pub struct CountPlan {
     pub interval: Option<Duration>,
     /// Stop after.
     pub duration: Option<Duration>,
+    /// CPUs that have rows of their own, where not all are one row.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub places: Vec<Place>,
+    /// Time from the start of the command to that of the counters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay: Option<Duration>,
+    /// Is what this process may not count left out, instead of an error?
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub if_possible: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_false(flag: &bool) -> bool {
+    !*flag
+}
+
+/// What [`CountPlan::new`] is given: the events, and how their counts are put together.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// Lists of events; the usual ones if there are none.
+    pub lists: Vec<String>,
+    /// How often `-d` was said: each adds caches to the usual events.
+    pub detailed: u8,
+    /// Do the usual events have those that this host lacks, for rows that are the same everywhere?
+    pub unsupported_too: bool,
+    /// Nothing but times.
+    pub null: bool,
+    /// The Top-Down counters of the CPU instead of the usual events.
+    pub topdown: bool,
+    /// How counts of CPUs are put together.
+    pub aggregate: Aggregate,
+    /// Why user mode alone is counted where an event does not say, if that is so.
+    pub user_mode: Option<String>,
+    /// What else a report must say is missing.
+    pub left_out: Option<String>,
 }
 
 /// An event that was asked for.
@@ -55,10 +97,18 @@ pub struct AskedEvent {
 const SOFTWARE: [&str; 3] = ["context-switches", "cpu-migrations", "page-faults"];
 /// What only a core's PMU counts.
 const HARDWARE: [&str; 4] = ["cycles", "instructions", "branches", "branch-misses"];
+/// What each `-d` adds (perf-stat(1), `--detailed`).
+const DETAILED: [&str; 3] = [
+    "L1-dcache-loads,L1-dcache-load-misses,LLC-loads,LLC-load-misses",
+    "L1-icache-loads,L1-icache-load-misses,dTLB-loads,dTLB-load-misses,iTLB-loads,iTLB-load-misses",
+    "L1-dcache-prefetches,L1-dcache-prefetch-misses",
+];
+/// The first level of the Top-Down tree where a counter of the core has it.
+const TOPDOWN: &str = "{slots,topdown-retiring,topdown-bad-spec,topdown-fe-bound,topdown-be-bound}";
 
 impl CountPlan {
-    /// Decides what to count for `request` with the events of `lists`, or the usual ones if it is empty. Needs no
-    /// privilege, and the root of the file system only to see which processes exist.
+    /// Decides what to count for `request`, with the events that are wanted or the usual ones. Needs no privilege, and the root of the
+    /// file system only to see which processes exist.
     ///
     /// # Errors
     ///
@@ -66,37 +116,63 @@ impl CountPlan {
     /// host does not have is no error: it is in the plan, with the reason.
     pub fn new(
         request: &Request,
-        lists: &[String],
+        wanted: &Wanted,
         machine: &Machine,
         catalog: &Catalog,
         root: &Path,
     ) -> Result<Self, PlanError> {
+        let cpus = cpus(request, machine)?;
         let mut plan = Self {
             // A counter is of the cgroup that there is when it is opened.
             target: resolve_target(&request.target, machine, root)?.0,
             inherit: request.inherit,
-            cpus: cpus(request, machine)?,
+            places: Place::all(wanted.aggregate, &cpus, root),
+            cpus,
             asked: Vec::new(),
             groups: Vec::new(),
             left_out: None,
             runs: 1,
             interval: request.interval,
             duration: request.duration,
+            delay: None,
+            if_possible: false,
         };
         let no_pmu = machine.no_core_pmu();
-        let usual;
-        let lists = if lists.is_empty() {
-            plan.left_out = no_pmu.as_ref().map(|why| format!("{}: {why}", HARDWARE.join(", ")));
-            usual = [usual_events(&request.target, no_pmu.is_none())];
-            &usual
-        } else {
-            lists
-        };
-        let tables = metrics::tables(&request.metrics, root);
-        for list in lists {
-            plan.add(&List::parse(list)?, catalog, &tables, no_pmu.as_deref())?;
+        if wanted.topdown && !catalog.cores().any(|core| core.event("slots").is_some()) {
+            return Err(PlanError::Unsupported(
+                "slots".to_owned(),
+                no_pmu.unwrap_or_else(|| NO_SLOTS.to_owned()),
+            ));
         }
+        let tables = metrics::tables(&request.metrics, root);
+        for list in plan.lists(request, wanted, no_pmu.as_deref()) {
+            plan.add(&List::parse(&list)?, catalog, &tables, no_pmu.as_deref())?;
+        }
+        if let Some(why) = &wanted.user_mode {
+            plan.keep_to_user_mode(why);
+        }
+        plan.leaves_out(wanted.left_out.clone());
         Ok(plan)
+    }
+
+    /// Lists of events: those that were asked for, or the usual ones, with what every `-d` adds.
+    fn lists(&mut self, request: &Request, wanted: &Wanted, no_pmu: Option<&str>) -> Vec<String> {
+        if wanted.null {
+            return Vec::new();
+        }
+        let mut lists = wanted.lists.clone();
+        if wanted.topdown {
+            lists.push(TOPDOWN.to_owned());
+        }
+        let detailed = &DETAILED[..DETAILED.len().min(usize::from(wanted.detailed))];
+        if lists.is_empty() {
+            let has_hardware = no_pmu.is_none() || wanted.unsupported_too || !detailed.is_empty();
+            self.left_out =
+                no_pmu.filter(|_| !has_hardware).map(|why| format!("{}: {why}", HARDWARE.join(", ")));
+            lists.push(usual_events(&request.target, has_hardware));
+        }
+        lists.extend(detailed.iter().map(|list| (*list).to_owned()));
+        lists
     }
 
     fn add(
@@ -106,11 +182,14 @@ impl CountPlan {
         tables: &Tables,
         no_pmu: Option<&str>,
     ) -> Result<(), PlanError> {
-        for group in &list.groups {
+        for group in list.groups.iter().flat_map(|group| events::expanded(group, catalog)) {
             let number = self.asked.iter().map(|event| event.group + 1).max().unwrap_or(0);
             let asked = |name: &str, found| AskedEvent { name: name.to_owned(), group: number, found };
-            let alone = List { groups: vec![group.clone()] };
-            match event_syntax::resolve_with(&alone, catalog, tables) {
+            let resolved = match events::time_of_run(&group) {
+                Some(time) => Ok(vec![time]),
+                None => event_syntax::resolve_with(&List { groups: vec![group.clone()] }, catalog, tables),
+            };
+            match resolved {
                 Ok(found) => {
                     let first = self.events().count() as u32;
                     let events = found.iter().flat_map(|group| &group.events).zip(first..);
@@ -133,11 +212,56 @@ impl CountPlan {
         Ok(())
     }
 
+    /// Counts what does not say a mode in user mode alone. What happens in the kernel alone is not counted then: 0 would be wrong.
+    fn keep_to_user_mode(&mut self, why: &str) {
+        let (mut unseen, mut is_limited) = (Vec::new(), false);
+        for (index, event) in self.groups.iter_mut().flat_map(|group| &mut group.events).enumerate() {
+            let modifiers = event.modifiers;
+            let is_time = event.instances.iter().any(|at| at.kind == TOOL);
+            if modifiers.user || modifiers.kernel || modifiers.hypervisor || is_time {
+                continue;
+            }
+            event.name = events::in_user_mode(&event.name, modifiers);
+            event.modifiers.user = true;
+            is_limited = true;
+            if !events::happens_in_user_mode(event) {
+                unseen.push(index as u32);
+            }
+        }
+        let names: Vec<String> = self.events().map(|event| event.name.clone()).collect();
+        for asked in &mut self.asked {
+            match asked.found {
+                Ok(index) => asked.name.clone_from(&names[index as usize]),
+                Err(_) if !asked.name.contains([':', '/']) => {
+                    asked.name = events::in_user_mode(&asked.name, Modifiers::default());
+                }
+                Err(_) => {}
+            }
+            if asked.found.as_ref().is_ok_and(|index| unseen.contains(index)) {
+                asked.found = Err(OF_KERNEL.to_owned());
+            }
+        }
+        self.leaves_out(is_limited.then(|| format!("kernel mode: {why}")));
+    }
+
+    /// Has the report say that this is missing, beside what else is.
+    fn leaves_out(&mut self, what: Option<String>) {
+        let all: Vec<String> = self.left_out.take().into_iter().chain(what).collect();
+        self.left_out = (!all.is_empty()).then(|| all.join("; "));
+    }
+
     /// The events that this host has, in the order of their numbers.
     pub fn events(&self) -> impl Iterator<Item = &Selected> {
         self.groups.iter().flat_map(|group| &group.events)
     }
 }
+
+/// Why there is no Top-Down counter.
+const NO_SLOTS: &str =
+    "the cores have no Top-Down counter; `pmbpf run` has the tree where a table knows the CPU";
+
+/// Why what the kernel does is not counted in user mode.
+const OF_KERNEL: &str = "it happens in kernel mode, which takes CAP_PERFMON";
 
 /// A clock, then what perf stat counts. A task's clock where tasks are counted; a CPU's clock elsewhere, since every
 /// task of a CPU has a clock of its own.
@@ -151,77 +275,4 @@ fn usual_events(target: &Asked, has_pmu: bool) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::CountPlan;
-    use crate::{
-        machine::{Machine, pmu::catalog::Catalog, testing::Tree},
-        plan::{Class, PlanError, request::Request},
-    };
-
-    fn host(with_pmu: bool) -> Tree {
-        let tree = Tree::new(&[
-            ("proc/sys/kernel/hostname", "bed\n"),
-            ("proc/sys/kernel/osrelease", "6.12.0\n"),
-            ("proc/cpuinfo", "flags : hypervisor\n"),
-            ("proc/self/mountinfo", ""),
-            ("sys/devices/system/cpu/possible", "0-1\n"),
-            ("sys/devices/system/cpu/online", "0-1\n"),
-        ]);
-        tree.pmu("software", &[("type", "1")]);
-        if with_pmu {
-            tree.pmu("cpu", &[("type", "4"), ("format/event", "config:0-7")]);
-        }
-        tree
-    }
-
-    fn plan(lists: &[&str], with_pmu: bool) -> Result<CountPlan, PlanError> {
-        let tree = host(with_pmu);
-        let machine = Machine::read(&tree.root).unwrap();
-        let lists: Vec<String> = lists.iter().map(|list| (*list).to_owned()).collect();
-        let catalog = Catalog::read(&tree.root).unwrap();
-        CountPlan::new(&Request::default(), &lists, &machine, &catalog, &tree.root)
-    }
-
-    fn names(plan: &CountPlan) -> Vec<&str> {
-        plan.asked.iter().map(|event| event.name.as_str()).collect()
-    }
-
-    #[test]
-    fn the_usual_events_are_those_that_the_host_has() {
-        let with = plan(&[], true).unwrap();
-        assert_eq!(names(&with)[..2], ["cpu-clock", "context-switches"]);
-        assert_eq!(names(&with)[4..], ["cycles", "instructions", "branches", "branch-misses"]);
-        assert_eq!(with.left_out, None);
-        let without = plan(&[], false).unwrap();
-        assert_eq!(names(&without), ["cpu-clock", "context-switches", "cpu-migrations", "page-faults"]);
-        let why = without.left_out.unwrap();
-        assert!(why.starts_with("cycles, instructions") && why.contains("hypervisor"), "{why}");
-    }
-
-    #[test]
-    fn lists_are_joined_in_the_order_given() {
-        let plan = plan(&["page-faults,{cycles,instructions}", "cs"], true).unwrap();
-        assert_eq!(names(&plan), ["page-faults", "cycles", "instructions", "cs"]);
-        let groups: Vec<u32> = plan.asked.iter().map(|event| event.group).collect();
-        assert_eq!(groups, [0, 1, 1, 2]);
-        let found: Vec<_> = plan.asked.iter().map(|event| event.found.clone()).collect();
-        assert_eq!(found, [Ok(0), Ok(1), Ok(2), Ok(3)]);
-    }
-
-    #[test]
-    fn an_event_without_a_pmu_stays_in_the_plan_with_the_reason() {
-        let plan = plan(&["{page-faults,cycles}", "faults"], false).unwrap();
-        let why = |index: usize| plan.asked[index].found.clone().unwrap_err();
-        assert!(why(1).starts_with("no hardware PMU is exposed"), "{}", why(1));
-        assert!(why(0).starts_with("it stands in a group with `cycles`"), "{}", why(0));
-        assert_eq!((plan.asked[2].found.clone(), plan.events().count()), (Ok(0), 1));
-    }
-
-    #[test]
-    fn an_event_that_nobody_knows_is_an_error_with_the_nearest() {
-        let error = plan(&["page-fualts"], true).unwrap_err();
-        assert_eq!(error.class(), Class::Usage);
-        assert!(error.to_string().contains("did you mean page-faults?"), "{error}");
-        assert_eq!(plan(&["cycles,"], true).unwrap_err().class(), Class::Usage);
-    }
-}
+mod tests;

@@ -101,7 +101,7 @@ impl PlanError {
     /// What kind of failure it is.
     pub const fn class(&self) -> Class {
         match self {
-            Self::NoProcess(_) | Self::NoThread(_) | Self::Cgroup(NoCgroup::Io(_)) => Class::Failed,
+            Self::Cgroup(NoCgroup::Io(_)) => Class::Failed,
             Self::Unsupported(..)
             | Self::NothingLeft(..)
             | Self::Cgroup(NoV2 | NoCgroup::OnlyV1(..))
@@ -137,6 +137,7 @@ impl PlanError {
             Self::Cgroup(NoCgroup::OnlyV1(_, _, pids)) => {
                 Some(format!("its processes can be counted, with what they start from now on: --pid {pids}"))
             }
+            Self::Cgroup(NoCgroup::Unknown(..)) => Some("`pmbpf list cgroups` names those of this host".to_owned()),
             Self::Cgroup(NoCgroup::Ambiguous(..)) => Some("name it by what stands in brackets, or by its whole path".to_owned()),
             Self::Event(ResolveError { why: Why::Tracepoint(TracepointError::NoTracefs), .. }) => {
                 Some("as root: mount -t tracefs tracefs /sys/kernel/tracing".to_owned())

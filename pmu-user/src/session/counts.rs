@@ -9,8 +9,8 @@ use crate::{
         counts::{Part, Uncounted},
     },
     machine::Machine,
-    perf::{CountTarget, Counting},
-    plan::{Target, count::CountPlan},
+    perf::{CountTarget, Counting, WithoutRights},
+    plan::{Target, count::CountPlan, request::Inherit},
 };
 
 /// Everything that is open of counts during a run: counters by target.
@@ -21,6 +21,8 @@ pub struct CountsSession {
     run: u32,
     parts: Vec<(Counting, Vec<Uncounted>)>,
     started: Instant,
+    /// When the counters are to be started, where that is later than the run.
+    starts: Option<Instant>,
 }
 
 impl CountsSession {
@@ -28,7 +30,7 @@ impl CountsSession {
     ///
     /// # Errors
     ///
-    /// The kernel refused an event that this host has.
+    /// This process may not count, and the plan does not leave out what it may not.
     pub(super) fn open(
         (plan, run): (CountPlan, u32),
         machine: &Machine,
@@ -37,8 +39,9 @@ impl CountsSession {
         let targets = count_targets(&plan, machine, command);
         let planned: usize = targets.iter().map(|target| Counting::planned(&plan.groups, target)).sum();
         raise_file_limit(planned as u64 + 64);
+        let without_rights = if plan.if_possible { WithoutRights::LeaveOut } else { WithoutRights::Fail };
         let open = |target: &CountTarget| -> Result<(Counting, Vec<Uncounted>), SessionError> {
-            let counting = Counting::open_what_exists(&plan.groups, target)?;
+            let counting = Counting::open_what_exists(&plan.groups, target, without_rights)?;
             let uncounted = counting.unopened().iter().flat_map(|unopened| {
                 let why = unopened.error.absence();
                 let row = move |index| Uncounted { index, pmu: unopened.pmu.clone(), why: why.clone() };
@@ -48,15 +51,33 @@ impl CountsSession {
             Ok((counting, uncounted))
         };
         let parts = targets.iter().map(open).collect::<Result<_, _>>()?;
-        Ok(Self { header: CountsHeader { plan }, run, parts, started: Instant::now() })
+        Ok(Self { header: CountsHeader { plan }, run, parts, started: Instant::now(), starts: None })
     }
 
     /// Starts the counters, right before a command is let go. Its own start by themselves when it executes.
     pub(super) fn begin(&mut self) -> Result<(), SessionError> {
-        if !matches!(self.header.plan.target, Target::Command(_)) {
+        self.starts = self.header.plan.delay.map(|delay| Instant::now() + delay);
+        if self.starts.is_none() && !matches!(self.header.plan.target, Target::Command(_)) {
             self.all(Counting::enable, "cannot start the counters")?;
         }
         self.started = Instant::now();
+        Ok(())
+    }
+
+    /// When the counters are to be started, if they are not yet.
+    pub(super) const fn due(&self) -> Option<Instant> {
+        self.starts
+    }
+
+    /// Starts the counters if it is time to.
+    pub(super) fn turn(&mut self) -> Result<(), SessionError> {
+        if self.starts.is_some_and(|starts| starts <= Instant::now()) {
+            self.starts = None;
+            if self.header.plan.interval.is_none() {
+                self.started = Instant::now();
+            }
+            self.all(Counting::enable, "cannot start the counters")?;
+        }
         Ok(())
     }
 
@@ -98,6 +119,10 @@ pub fn count_targets(plan: &CountPlan, machine: &Machine, waiting: Option<u32>) 
         Target::System => vec![CountTarget::System(plan.cpus.clone())],
         Target::Processes(ids) => vec![CountTarget::Processes(ids.clone(), plan.inherit)],
         Target::Threads(ids) => vec![CountTarget::Threads(ids.clone(), plan.inherit)],
+        // What starts later does not start when the command executes.
+        Target::Command(_) if plan.delay.is_some() => {
+            vec![CountTarget::Threads(vec![waiting.unwrap_or(0)], Inherit::Yes)]
+        }
         Target::Command(_) => vec![CountTarget::Command(waiting.unwrap_or(0))],
         Target::Cgroups(cgroups) => cgroups
             .iter()

@@ -265,17 +265,19 @@ impl Session {
         let tasks = self.tasks.as_ref().and_then(TasksSession::due);
         let io = self.io.as_ref().and_then(IoSession::due);
         let following = self.following.as_ref().and_then(Following::due);
-        tasks.into_iter().chain(io).chain(following).min()
+        let counts = self.counts.as_ref().and_then(CountsSession::due);
+        tasks.into_iter().chain(io).chain(following).chain(counts).min()
     }
 
     /// Does what is due.
-    fn turn(&mut self) {
+    fn turn(&mut self) -> Result<(), SessionError> {
         if let Some(tasks) = &mut self.tasks {
             tasks.turn();
         }
         if let Some(io) = &mut self.io {
             io.turn();
         }
+        self.counts.as_mut().map_or(Ok(()), CountsSession::turn)
     }
 
     /// Makes cgroups targets that a name means by now.

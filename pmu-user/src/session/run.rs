@@ -83,7 +83,7 @@ async fn watch<E: From<SessionError>>(
                 Moment::Over(stop) => return Ok(watch.over(stop)),
                 Moment::Failed(error) => return Err(SessionError::from(error).into()),
                 Moment::Due => {
-                    session.turn();
+                    session.turn()?;
                     session.follow();
                 }
                 Moment::Tick => {

@@ -180,8 +180,14 @@ async fn exited(launched: Option<&mut Launched>) -> io::Result<ExitStatus> {
 
 /// The command still runs. A terminal's signal has reached it too, so it gets a moment before ours is passed on.
 async fn pass_on(mut launched: Launched, stop: Stop) -> (Option<Workload>, Option<Usage>) {
-    let Stop::Signal(number) = stop else { return (Some(Workload::Running), None) };
-    if let Ok(Ok(status)) = tokio::time::timeout(PATIENCE / 4, launched.wait()).await {
+    let number = match stop {
+        Stop::Signal(number) => number,
+        Stop::Duration if launched.ends_with_run => rustix::process::Signal::TERM.as_raw(),
+        Stop::Duration | Stop::TargetGone => return (Some(Workload::Running), None),
+    };
+    if matches!(stop, Stop::Signal(_))
+        && let Ok(Ok(status)) = tokio::time::timeout(PATIENCE / 4, launched.wait()).await
+    {
         return (Some(ended(status)), launched.said().0);
     }
     let pid = launched.child.id().and_then(|pid| rustix::process::Pid::from_raw(pid.cast_signed()));

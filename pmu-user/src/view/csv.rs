@@ -96,7 +96,11 @@ impl Row<'_, '_> {
         let number = self.number;
         let mut record: Vec<String> = self.time.map(str::to_owned).to_vec();
         record.extend(owner(number.whose));
-        record.extend(number.details.culprit.map_or_else(|| subject(number.subject), culprit));
+        record.extend(match (number.details.culprit, number.details.place) {
+            (Some(who), _) => culprit(who),
+            (None, Some(place)) => [place.kind().to_owned(), place.to_string(), String::new()],
+            (None, None) => subject(number.subject),
+        });
         record.push(text(&format!("{}{part}", number.metric)));
         record.push(text(unit));
         record.extend(value_cells(value, bucket, number));

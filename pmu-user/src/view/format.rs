@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::{csv, json, stage::Stage, text};
+use super::{csv, fields, json, stage::Stage, text};
 
 /// How results are written: every command knows these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +29,9 @@ const TEXT: ReportFormat = ReportFormat { name: "text", write: text::report::wri
 const JSON: ReportFormat = ReportFormat { name: "json", write: json::report::write };
 const CSV: ReportFormat = ReportFormat { name: "csv", write: csv::write };
 
+/// The rows of `perf stat -x`, of counts alone: `stat -x` writes them, and no other command.
+const FIELDS: ReportFormat = ReportFormat { name: "fields", write: fields::write };
+
 /// Formats of reports: a new one is a file and a line here.
 static FORMATS: &[ReportFormat] = &[TEXT, JSON, CSV];
 
@@ -41,6 +44,11 @@ impl ReportFormat {
     /// The format of this name, if there is one.
     pub fn named(name: &str) -> Option<Self> {
         FORMATS.iter().find(|format| format.name == name).copied()
+    }
+
+    /// Counts in perf's fields.
+    pub const fn fields() -> Self {
+        FIELDS
     }
 
     /// Which of the formats that every command knows this is, if it is one.

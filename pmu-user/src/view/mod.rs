@@ -8,6 +8,7 @@ pub mod diff;
 pub mod evaluation;
 pub mod export;
 pub mod exposition;
+mod fields;
 mod finding;
 mod format;
 pub mod hdr_log;

@@ -42,11 +42,15 @@ fn plan() -> CountPlan {
         runs: 1,
         interval: None,
         duration: None,
+        places: Vec::new(),
+        delay: None,
+        if_possible: false,
     }
 }
 
 fn row(event: &str, value: Value) -> Row {
     Row {
+        place: None,
         owner: None,
         event: event.to_owned(),
         pmu: "cpu".to_owned(),
@@ -134,8 +138,8 @@ fn a_scaled_count_shows_what_it_means_its_interval_and_how_long_it_counted() {
 #[test]
 fn what_is_missing_says_why_and_is_never_nothing() {
     let text = whole(Format::Text, &stat());
-    assert_eq!(line(&text, "– "), "– branches not counted: it never ran");
-    assert_eq!(line(&text, "not supported"), "– cycles not supported here: no PMU");
+    assert_eq!(line(&text, "<not counted>"), "<not counted> branches it never ran");
+    assert_eq!(line(&text, "<not supported>"), "<not supported> cycles no PMU");
     assert!(text.contains("not counted: branches: no PMU"), "{text}");
     assert!(text.contains("instructions is incomplete: box 3 is gone"), "{text}");
     assert!(!text.contains(" 0 "), "{text}");

@@ -111,6 +111,9 @@ pub(super) fn sampling(sampling: &Sampling) -> String {
         Counts::WallNs => {
             format!("{} every {}{asked} on each CPU", sampling.event, duration(sampling.period as f64))
         }
+        Counts::Cycles | Counts::Occurrences if sampling.period == 1 => {
+            format!("{}, every one{asked} on each CPU", sampling.event)
+        }
         Counts::Cycles | Counts::Occurrences => {
             format!("{} every {} counts{asked} on each CPU", sampling.event, sampling.period)
         }

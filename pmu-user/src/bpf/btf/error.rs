@@ -14,7 +14,7 @@ pub enum BtfError {
         error: Error,
     },
     /// The file is no BTF.
-    #[error("{0} is no BTF")]
+    #[error("{0} is not a BTF file")]
     Malformed(String),
     /// The kernel lacks a field that pmbpf cannot do without.
     #[error("this kernel has no `{0}`")]

@@ -268,7 +268,9 @@ fn programs(machine: &Machine, privileges: &Privileges, kernel: &Kernel, root: &
                 if code != 0 {
                     code = if not_permitted { 4 } else { 5 };
                 }
-                let fix = if not_permitted { privileges.advice() } else { hint.unwrap_or_default() };
+                // Rights that are missing are a check of their own.
+                let lacks = not_permitted && !privileges.can_collect();
+                let fix = if lacks { String::new() } else { hint.unwrap_or_default() };
                 let (status, disables) = match used {
                     Some(_) => (Status::Limited, "this way of counting; the other one is used"),
                     None => (Status::Missing, "this way of counting"),

@@ -155,6 +155,7 @@ impl Args {
             programs: Some(&self.programs),
             command: &self.target.command,
             inherited,
+            ends_command: false,
             cgroups: &self.target.cgroup,
             measure: if self.measure { Measure::Always } else { Measure::Window },
             log: if self.bpf_log { Log::On } else { Log::Off },

@@ -107,6 +107,8 @@ pub(super) enum Beginning {
     Ours,
     /// Like one of another version.
     Version(u8),
+    /// Like a recording of perf.
+    OfPerf,
     /// Like something else.
     Foreign,
 }
@@ -120,6 +122,7 @@ impl<S: Read> Frames<S> {
             _ if read < magic.len() => Beginning::Foreign,
             [b'p', b'm', b'b', b'p', b'f', PLAIN | FORMAT, b'\r', b'\n'] => Beginning::Ours,
             [b'p', b'm', b'b', b'p', b'f', format, b'\r', b'\n'] => Beginning::Version(format),
+            magic if &magic == b"PERFILE2" => Beginning::OfPerf,
             _ => Beginning::Foreign,
         };
         let (format, read) = (magic[5], read as u64);

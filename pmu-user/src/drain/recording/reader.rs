@@ -36,6 +36,9 @@ pub enum ReadError {
     /// It does not begin like one.
     #[error("{0} is not a pmbpf recording")]
     Foreign(String),
+    /// perf wrote it.
+    #[error("{0} is not a pmbpf recording: it is perf's, which `perf report -i` reads")]
+    OfPerf(String),
     /// Not even the header is complete.
     #[error("{0} breaks off before the end of its header")]
     NoHeader(String),
@@ -95,6 +98,7 @@ impl Opened {
         match beginning {
             Beginning::Ours => {}
             Beginning::Version(format) => return Err(ReadError::Format { path: path(), format }),
+            Beginning::OfPerf => return Err(ReadError::OfPerf(path())),
             Beginning::Foreign => return Err(ReadError::Foreign(path())),
         }
         while let Some((kind, payload)) = frames.next().map_err(unreadable)? {

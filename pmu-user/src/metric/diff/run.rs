@@ -15,7 +15,7 @@ use crate::{
         BOUNDS, Bounds, Interval, Ledger,
         io::{IoInterval, IoLedger},
     },
-    plan::request::Descend,
+    plan::{count::CountPlan, request::Descend},
     table::io::FindError,
 };
 
@@ -156,13 +156,15 @@ impl<'a> Run<'a> {
 
     fn drain_counts(&mut self, drain: CountsDrain) {
         let Some(header) = &self.header.counts else { return };
+        // CPUs of two hosts are not the same CPUs: all of them are compared.
+        let plan = CountPlan { places: Vec::new(), ..header.plan.clone() };
         let earlier = self.earlier.take().filter(|earlier| earlier.run == drain.run);
         if earlier.is_none() || self.counts.is_empty() {
             self.counts.push(OneRun::default());
         }
         if let Some(run) = self.counts.last_mut() {
-            run.parts.push(Stat::new(&header.plan, &drain, earlier.as_ref()));
-            run.whole = Some(Stat::new(&header.plan, &drain, None));
+            run.parts.push(Stat::new(&plan, &drain, earlier.as_ref()));
+            run.whole = Some(Stat::new(&plan, &drain, None));
             run.ended = drain.ended.as_ref().is_some_and(is_ended);
         }
         self.earlier = Some(drain);

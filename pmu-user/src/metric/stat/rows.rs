@@ -116,6 +116,7 @@ impl Line<'_> {
 fn blank(event: &str) -> Row {
     Row {
         owner: None,
+        place: None,
         event: event.to_owned(),
         pmu: String::new(),
         beside: Beside::Alone,

@@ -13,7 +13,7 @@ use crate::{
     metric::value::{How, Value},
     plan::{
         Target,
-        count::{AskedEvent, CountPlan},
+        count::{AskedEvent, CountPlan, Place},
         request::Inherit,
     },
     table::event_syntax::{List, resolve},
@@ -56,6 +56,9 @@ fn plan(notation: &str) -> CountPlan {
         runs: 1,
         interval: None,
         duration: None,
+        places: Vec::new(),
+        delay: None,
+        if_possible: false,
     }
 }
 
@@ -206,4 +209,41 @@ fn a_run_that_stands_out_is_named() {
         (outlier.run, outlier.what.as_str(), outlier.value, outlier.median),
         (5, "page-faults", 250.0, 100.0)
     );
+}
+
+#[test]
+fn places_have_rows_of_their_own_cpus_by_event_and_cores_one_after_the_other() {
+    let on = |index, cpu, value| Reading { cpu: Some(Cpu(cpu)), ..reading(index, "software", value, 1000) };
+    let readings = [on(0, 0, 10), on(0, 1, 20), on(1, 0, 1), on(1, 1, 2)];
+    let rows = |places: Vec<Place>| {
+        let plan = CountPlan { places, ..plan("page-faults,cs") };
+        let begun = |index, cpu, value| Reading { enabled_ns: 0, running_ns: 0, ..on(index, cpu, value) };
+        let earlier = tally(&[begun(0, 0, 1), begun(0, 1, 2), begun(1, 0, 0), begun(1, 1, 0)], &[]);
+        let later = CountsDrain { at: Duration::from_secs(3), ..tally(&readings, &[]) };
+        let stat = Stat::new(&plan, &later, Some(&earlier));
+        let row = |row: &super::Row| {
+            let place = row.place.as_ref().map(ToString::to_string).unwrap_or_default();
+            (place, row.event.clone(), row.value.known().unwrap().estimate)
+        };
+        stat.rows.iter().map(row).collect::<Vec<_>>()
+    };
+    let row = |place: &str, event: &str, count: f64| (place.to_owned(), event.to_owned(), count);
+    let cpus = [0, 1].map(|cpu| Place::Cpu { cpu: Cpu(cpu) }).to_vec();
+    let (faults, cs) = ("page-faults", "cs");
+    assert_eq!(
+        rows(cpus),
+        [row("CPU0", faults, 9.0), row("CPU1", faults, 18.0), row("CPU0", cs, 1.0), row("CPU1", cs, 2.0)]
+    );
+    let cores = [0, 1].map(|core| Place::Core { socket: 0, die: 0, core, cpus: vec![Cpu(core)] }).to_vec();
+    assert_eq!(
+        rows(cores),
+        [
+            row("S0-D0-C0", faults, 9.0),
+            row("S0-D0-C0", cs, 1.0),
+            row("S0-D0-C1", faults, 18.0),
+            row("S0-D0-C1", cs, 2.0)
+        ]
+    );
+    let socket = vec![Place::Socket { socket: 0, cpus: vec![Cpu(0), Cpu(1)] }];
+    assert_eq!(rows(socket), [row("S0", faults, 27.0), row("S0", cs, 3.0)]);
 }

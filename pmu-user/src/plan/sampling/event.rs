@@ -29,6 +29,7 @@ const HARDWARE: u32 = 0;
 const SOFTWARE: u32 = 1;
 const TRACEPOINT: u32 = 2;
 const CACHE: u32 = 3;
+const BREAKPOINT: u32 = 5;
 
 /// Where cores differ, the upper half of a kernel event's number names the PMU.
 const LOWER_HALF: u64 = u32::MAX as u64;
@@ -192,6 +193,9 @@ pub(in crate::plan) fn of_instance(
     }
     if at.kind == SOFTWARE && known.is_none() {
         return unfit("it never overflows, or only in step with cpu-clock");
+    }
+    if at.kind == BREAKPOINT {
+        return unfit("a breakpoint can only be counted: `pmbpf stat -e` does");
     }
     if at.kind == TRACEPOINT && !is_hit_in(event.modifiers) {
         let why = "the kernel hits a tracepoint in kernel mode, without interrupting an instruction: of the modifiers only k makes sense";

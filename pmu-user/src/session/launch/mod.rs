@@ -95,6 +95,8 @@ pub struct Launched {
     ended: Option<AsyncFd<OwnedFd>>,
     /// CPU time that the kernel has of it by then, its own and that of those of its children that it has waited for.
     used: Option<Usage>,
+    /// Is it ended when the time of the run is over?
+    pub(super) ends_with_run: bool,
 }
 
 /// Is the program of a command there, if there is a command?
@@ -169,7 +171,13 @@ impl Launched {
         let mut child = command.spawn()?;
         let stream = accept(&listener, &mut child)?;
         let ended = pid(&child).and_then(|pid| sys::end_of(pid).ok());
-        Ok(Self { child, stream, ended, used: None })
+        Ok(Self { child, stream, ended, used: None, ends_with_run: false })
+    }
+
+    /// Has SIGTERM end it when the time of the run is over.
+    #[must_use]
+    pub fn ends_with_run(self) -> Self {
+        Self { ends_with_run: true, ..self }
     }
 
     /// Lets the command go.

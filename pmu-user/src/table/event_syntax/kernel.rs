@@ -10,6 +10,8 @@ pub const SOFTWARE: u32 = 1;
 pub const TRACEPOINT: u32 = 2;
 /// The same of its cache events.
 pub const CACHE: u32 = 3;
+/// The same of breakpoints.
+pub const BREAKPOINT: u32 = 5;
 
 /// An event of the kernel's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

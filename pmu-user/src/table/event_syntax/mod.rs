@@ -70,6 +70,15 @@ pub enum What {
         /// Its name in results and its period, if anything is said of them.
         settings: Vec<Term>,
     },
+    /// Accesses to an address: `mem:0x1000/4:rw`.
+    Breakpoint {
+        /// Where it begins.
+        address: u64,
+        /// How many bytes are watched, if it is said.
+        bytes: Option<u64>,
+        /// `HW_BREAKPOINT_R`, `_W` and `_X`, added up (include/uapi/linux/hw_breakpoint.h).
+        access: u8,
+    },
     /// Terms of a PMU.
     Pmu {
         /// Name, beginning of a name, or pattern.
@@ -222,6 +231,16 @@ impl fmt::Display for What {
                 formatter.write_str("/")?;
                 list(formatter, settings)?;
                 formatter.write_str("/")
+            }
+            Self::Breakpoint { address, bytes, access } => {
+                write!(formatter, "mem:{address:#x}")?;
+                bytes.map_or(Ok(()), |bytes| write!(formatter, "/{bytes}"))?;
+                let letters = [(1, "r"), (2, "w"), (4, "x")];
+                formatter.write_str(":")?;
+                letters
+                    .iter()
+                    .filter(|(bit, _)| access & bit != 0)
+                    .try_for_each(|(_, letter)| formatter.write_str(letter))
             }
             Self::Pmu { pmu, terms } => {
                 write!(formatter, "{pmu}/")?;

@@ -170,6 +170,7 @@ impl<'a> Reader<'a> {
         }
         let what = match self.peek() {
             Some('/') => self.pmu(name)?,
+            Some(':') if name == "mem" => self.breakpoint()?,
             Some(':') if !self.modifiers_follow(name) => {
                 self.at += 1;
                 let event = self.word();
@@ -190,6 +191,43 @@ impl<'a> Reader<'a> {
         let modifiers = if self.take(':') || direct { self.modifiers()? } else { Modifiers::default() };
         let typed = self.text.get(at..self.at).unwrap_or_default().to_owned();
         Ok(ParsedEvent { what, modifiers, typed, at })
+    }
+
+    /// `:ADDRESS[/BYTES][:ACCESS]` behind `mem`: letters of r, w and x are the access, others are modifiers.
+    fn breakpoint(&mut self) -> Result<What, SyntaxFault> {
+        self.at += 1;
+        let address = self.number("an address, as mem:0x1000:w")?;
+        let bytes = if self.take('/') { Some(self.number("a number of bytes")?) } else { None };
+        let mut access = 0;
+        let after = self.rest().strip_prefix(':').unwrap_or_default();
+        let length = after.bytes().take_while(|byte| b"rwx".contains(byte)).count();
+        if length > 0 {
+            for letter in after.bytes().take(length) {
+                let bit = match letter {
+                    b'r' => 1,
+                    b'w' => 2,
+                    _ => 4,
+                };
+                if access & bit != 0 {
+                    return Err(SyntaxFault::Repeated(char::from(letter)));
+                }
+                access |= bit;
+            }
+            self.at += 1 + length;
+        }
+        Ok(What::Breakpoint { address, bytes, access: if access == 0 { READ_WRITE } else { access } })
+    }
+
+    fn number(&mut self, missing: &'static str) -> Result<u64, SyntaxFault> {
+        let start = self.at;
+        match number(self.word()) {
+            Some(Ok(TermValue::Number(number))) => Ok(number),
+            Some(Err(fault)) => Err(fault),
+            _ => {
+                self.at = start;
+                Err(SyntaxFault::Missing(missing))
+            }
+        }
     }
 
     /// `cycles:u` and `sched:sched_switch` differ in what follows: letters that are all modifiers, or any name. After an
@@ -263,6 +301,9 @@ impl<'a> Reader<'a> {
         if self.at == start { Err(self.unexpected("a modifier")) } else { Ok(found) }
     }
 }
+
+/// What a breakpoint watches if it does not say, as in perf.
+const READ_WRITE: u8 = 3;
 
 /// All modifiers.
 const LETTERS: &str = "ukhGHIpPSDeW";

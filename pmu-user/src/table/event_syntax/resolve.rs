@@ -10,7 +10,10 @@ use super::{
     selected::{Instance, ResolveError, Selected, SelectedGroup, Why, anywhere, instance},
 };
 use crate::{
-    machine::pmu::catalog::{Catalog, Entry, PmuCpus},
+    machine::pmu::{
+        bits::Word,
+        catalog::{Catalog, Entry, PmuCpus},
+    },
     table::model::Tables,
 };
 
@@ -118,6 +121,18 @@ fn resolve_event(event: &ParsedEvent, modifiers: Modifiers, known: Lookup<'_>) -
             let name = coded.name.or(bare).unwrap_or_else(|| name.clone());
             Ok(Selected { name, period: coded.period, ..plain })
         }
+        What::Breakpoint { address, bytes, access } => {
+            // Code is watched by the size of a word, data by four bytes unless it is said, as in perf.
+            let is_code = access & EXECUTE != 0;
+            let bytes = bytes.unwrap_or(if is_code { size_of::<usize>() as u64 } else { 4 });
+            if !matches!(bytes, 1 | 2 | 4 | 8) {
+                return Err(Why::BreakpointSize(bytes));
+            }
+            let mut at = anywhere("breakpoint", kernel::BREAKPOINT, u64::from(*access));
+            at.words.set(Word::Config1, *address);
+            at.words.set(Word::Config2, bytes);
+            Ok(plain(vec![at], None))
+        }
         What::Pmu { pmu, terms } => {
             match kernel::find(pmu).filter(|_| catalog.pmus.iter().all(|one| one.name != *pmu)) {
                 Some(known) => {
@@ -135,6 +150,9 @@ fn resolve_event(event: &ParsedEvent, modifiers: Modifiers, known: Lookup<'_>) -
         }
     }
 }
+
+/// `HW_BREAKPOINT_X`.
+const EXECUTE: u8 = 4;
 
 /// A hardware event is the core PMU's. Where the cores differ, the PMU's type stands in the upper half of the number
 /// (`PERF_HW_EVENT_MASK`, since Linux 5.13).

@@ -113,6 +113,9 @@ pub enum Why {
     /// A tracepoint has no number here.
     #[error("{0}{near}", near = match .0 { TracepointError::Unknown(near) => did_you_mean(near), _ => String::new() })]
     Tracepoint(TracepointError),
+    /// A breakpoint watches a number of bytes that it cannot.
+    #[error("a breakpoint watches 1, 2, 4 or 8 bytes, not {0}")]
+    BreakpointSize(u64),
     /// Events of different PMUs stand in a group.
     #[error("it cannot be in a group with `{0}`, which another PMU counts")]
     Apart(String),
@@ -125,7 +128,10 @@ impl Selected {
     /// Can it join a group of any core's PMU? True of software events and tracepoints.
     pub fn goes_anywhere(&self) -> bool {
         self.instances.len() == 1
-            && self.instances.iter().all(|at| matches!(at.kind, kernel::SOFTWARE | kernel::TRACEPOINT))
+            && self
+                .instances
+                .iter()
+                .all(|at| matches!(at.kind, kernel::SOFTWARE | kernel::TRACEPOINT | kernel::BREAKPOINT))
     }
 
     /// Its instance in the `index`th place of its group.
@@ -190,6 +196,10 @@ pub enum Meaning {
         /// Misses only?
         miss: bool,
     },
+    /// Slots of the pipeline, which the Top-Down counter has.
+    Slots,
+    /// Slots of one of its kinds.
+    TopDown,
     /// Anything else.
     Occurrences,
 }
@@ -202,8 +212,13 @@ impl Selected {
         if at.kind <= kernel::CACHE && at.kind != kernel::TRACEPOINT {
             return of_number(at.kind, config);
         }
-        let mut parts = self.name.split('/');
-        let named = parts.nth(1).and_then(kernel::find);
+        let named = self.name.split('/').nth(1);
+        match named.or(self.name.split(':').next()).unwrap_or_default() {
+            "slots" => return Meaning::Slots,
+            name if name.starts_with("topdown-") => return Meaning::TopDown,
+            _ => {}
+        }
+        let named = named.and_then(kernel::find);
         named.map_or(Meaning::Occurrences, |known| of_number(known.kind, known.config))
     }
 }

@@ -362,3 +362,26 @@ fn a_name_of_the_table_needs_its_pmu() {
     assert_eq!(why("INST.DONE"), Why::NoCores);
     assert!(matches!(why("UNC_M.RD"), Why::NoPmu(name, _) if name == "imc"));
 }
+
+#[test]
+fn a_breakpoint_has_an_address_a_length_and_an_access() {
+    let watched = |text: &str| {
+        let catalog = Catalog::read(&server().root).unwrap();
+        let event = resolve(&List::parse(text).unwrap(), &catalog).unwrap()[0].events[0].clone();
+        (event.instances[0].kind, event.instances[0].words, event.modifiers.user, event.name)
+    };
+    let words = |access, bytes| Words([access, 0x1000, bytes, 0]);
+    let name = |text: &str| text.to_owned();
+    assert_eq!(watched("mem:0x1000:w"), (5, words(2, 4), false, name("mem:0x1000:w")));
+    assert_eq!(watched("mem:0x1000"), (5, words(3, 4), false, name("mem:0x1000")));
+    assert_eq!(watched("mem:4096/8:rw:u"), (5, words(3, 8), true, name("mem:4096/8:rw:u")));
+    assert_eq!(watched("mem:0x1000:x"), (5, words(4, 8), false, name("mem:0x1000:x")));
+    assert_eq!(watched("mem:0x1000:u"), (5, words(3, 4), true, name("mem:0x1000:u")));
+    let refused = |text: &str| List::parse(text).unwrap_err().kind;
+    assert_eq!(refused("mem:0x1000:ww"), SyntaxFault::Repeated('w'));
+    assert!(matches!(refused("mem:nowhere:w"), SyntaxFault::Missing(_)));
+    assert!(matches!(refused("mem:0x1000/x:w"), SyntaxFault::Missing(_)));
+    let catalog = Catalog::read(&server().root).unwrap();
+    let odd = resolve(&List::parse("mem:0x1000/3:w").unwrap(), &catalog).unwrap_err();
+    assert_eq!(odd.why, Why::BreakpointSize(3));
+}

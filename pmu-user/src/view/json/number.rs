@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use serde::{Serialize, Serializer};
+use serde_json::json;
 
 use super::{
     Number as Cell, SCHEMA,
@@ -68,6 +69,8 @@ fn is_same(left: Attribution<'_>, right: Attribution<'_>) -> bool {
 /// What a row says of its number, behind whose it is.
 fn fields(mut row: Fields<'_>, number: &Number<'_>) -> io::Result<()> {
     row.if_any("subject", number.subject.map(SubjectCell))?;
+    let place = number.details.place.map(|place| json!({"kind": place.kind(), "name": place.to_string()}));
+    row.if_any("place", place)?;
     row.value("metric", &number.metric)?;
     row.if_any("parent", number.parent.as_ref())?;
     row.value("unit", number.unit)?;

@@ -60,6 +60,8 @@ pub struct Style {
     pub screen: Option<usize>,
     /// How much of each section is written.
     pub brevity: Brevity,
+    /// What stands between fields of perf's rows, where those are written.
+    pub separator: char,
 }
 
 /// Lines of a report that nothing more was asked of.
@@ -87,6 +89,7 @@ impl Style {
         sections: Sections::ALL,
         screen: None,
         brevity: Brevity::Full,
+        separator: ',',
     };
 }
 

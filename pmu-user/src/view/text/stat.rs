@@ -48,7 +48,9 @@ pub(in crate::view) fn whole(
     let runs = if stat.runs > 1 { format!(", mean of {} runs", stat.runs) } else { String::new() };
     writeln!(into, "\n{TITLE}{target}{TITLE:#}{}{runs}\n", on_cpus(plan))?;
     rows(into, style, stat)?;
-    writeln!(into)?;
+    if !stat.rows.is_empty() {
+        writeln!(into)?;
+    }
     time(into, "elapsed", &stat.elapsed)?;
     for (label, value) in [("user", &stat.user), ("system", &stat.system)] {
         value.as_ref().map_or(Ok(()), |value| time(into, label, value))?;
@@ -98,6 +100,10 @@ fn table(rows: &[Row]) -> Table {
     let uncertain = rows.iter().any(inexact);
     let partly = rows.iter().any(|row| row.value.known().is_some_and(|known| known.how == How::Scaled));
     let mut columns = vec![("count", Right), ("", Left), ("event", Left), ("metric", Right), ("", Left)];
+    let has_places = rows.iter().any(|row| row.place.is_some());
+    if has_places {
+        columns.insert(0, ("cpus", Left));
+    }
     if uncertain {
         columns.push(("±", Right));
     }
@@ -106,12 +112,13 @@ fn table(rows: &[Row]) -> Table {
     }
     columns.push(("", Words));
     let mut table = Table::new(&columns).spare(["metric"]);
+    let mut said = "";
     for row in rows {
         let known = row.value.known();
         let unit = row.unit.as_deref();
         let (metric, metric_unit) = row.derived.as_ref().map_or_else(Default::default, derived);
         let mut cells = vec![
-            known.map_or("–".to_owned(), |known| amount(known.estimate, unit)),
+            known.map_or_else(|| absent(row).to_owned(), |known| amount(known.estimate, unit)),
             unit_of(unit),
             cut(&Untrusted::from(row.label()).terminal()),
             metric,
@@ -123,17 +130,23 @@ fn table(rows: &[Row]) -> Table {
         if partly {
             cells.push(known.map_or(String::new(), |known| percent(known.coverage)));
         }
-        cells.push(why_missing(row));
+        if has_places {
+            cells.insert(0, row.place.as_ref().map_or_else(String::new, ToString::to_string));
+        }
+        // What many rows lack for one reason is said at the first of them.
+        let why = row.value.reason().unwrap_or_default();
+        cells.push(if why == said { String::new() } else { why.to_owned() });
+        said = why;
         table.row(cells);
     }
     table
 }
 
-fn why_missing(row: &Row) -> String {
-    match (&row.value, row.support) {
-        (Value::Known(_), _) => String::new(),
-        (Value::Missing(why), Support::NotHere) => format!("not supported here: {why}"),
-        (Value::Missing(why), Support::Counted) => format!("not counted: {why}"),
+/// What stands for a count that there is not, in perf's words.
+const fn absent(row: &Row) -> &'static str {
+    match row.support {
+        Support::NotHere => "<not supported>",
+        Support::Counted => "<not counted>",
     }
 }
 

@@ -62,7 +62,8 @@ fn programs(machine: &Machine, privileges: &Privileges, kernel: &Kernel) -> Vec<
     let object = match IoObject::open(&wanted, machine, kernel) {
         Ok(object) => object,
         Err(error) => {
-            let fix = error.hint(privileges).unwrap_or_default();
+            let lacks = error.class() == Class::NotPermitted && !privileges.can_collect();
+            let fix = if lacks { String::new() } else { error.hint(privileges).unwrap_or_default() };
             return vec![worse(Status::Missing, requests, error.to_string(), "pmbpf io", &fix)];
         }
     };

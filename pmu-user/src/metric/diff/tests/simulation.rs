@@ -249,5 +249,8 @@ fn plan() -> CountPlan {
         runs: 1,
         interval: Some(Duration::from_secs(1)),
         duration: None,
+        places: Vec::new(),
+        delay: None,
+        if_possible: false,
     }
 }
