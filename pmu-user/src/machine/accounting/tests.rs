@@ -1,3 +1,5 @@
+//! Files of cgroups as both hierarchies have them.
+
 use std::path::PathBuf;
 
 use super::{Accounting, Figure};

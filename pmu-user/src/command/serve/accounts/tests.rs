@@ -1,3 +1,5 @@
+//! Files of cgroups in a folder, and what grows of them.
+
 use std::{fs, sync::Arc};
 
 use super::{Accountable, Accounts};

@@ -1,3 +1,5 @@
+//! Settings in YAML, and what is said of faults.
+
 use std::time::Duration;
 
 use super::{Measured, Settings};
