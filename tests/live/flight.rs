@@ -134,7 +134,8 @@ fn a_rule_makes_one_dump_as_long_as_it_holds() {
 fn with_the_options_that_nobody_chose_an_incident_of_two_seconds_is_in_a_dump_with_its_stacks() {
     let (above, spin, folder) = (Cgroup::new("incident"), workload("spin", &["-g"]), Folder::new("incident"));
     let web = above.below("web");
-    let rule = format!("cpu_time>60% of {}", web.path);
+    // A busy host leaves it less than a CPU.
+    let rule = format!("cpu_time>25% of {}", web.path);
     let server = Server::plain(
         pmbpf(),
         &["--cgroup", &above.path, "--flight-recorder", folder.as_str(), "--when", &rule],
