@@ -58,7 +58,10 @@ pub(super) struct Ring {
 impl Ring {
     /// An empty ring for the run that `header` describes.
     pub(super) fn new(folder: Folder, header: Header, bounds: Bounds) -> Self {
-        let header = Header { begins_midway: true, ..header };
+        let mut header = Header { begins_midway: true, ..header };
+        // Intervals are those of rules: a report is of all that is kept, and of each interval where that is asked for.
+        header.tasks.iter_mut().for_each(|tasks| tasks.plan.interval = None);
+        header.io.iter_mut().for_each(|io| io.plan.interval = None);
         Self { folder, header, bounds, segments: VecDeque::new(), writer: None, number: 1, last_ns: 0 }
     }
 
