@@ -50,7 +50,7 @@ impl<'a> Reader<'a> {
 fn every_reader_gets_what_short_lives_did() {
     let (above, spin) = (Cgroup::new("readers"), workload("spin", &["-g"]));
     let server = Server::start(&["--cgroup", &above.path, "--no-io", "--linger", "1s"]);
-    // The first two are not told from each other.
+    // The first two are not distinguished.
     let plans = [("/metrics", 400), ("/metrics", 3000), ("/metrics?reader=other", 2500)];
     let mut readers =
         plans.map(|(path, every_ms)| (Reader::new(&server, path), Duration::from_millis(every_ms)));

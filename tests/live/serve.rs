@@ -74,7 +74,7 @@ impl Server {
         self.scrape_at("/metrics")
     }
 
-    /// The same at a path with a query, which makes another reader of whoever asks.
+    /// The same at a path with a query, which makes another reader.
     pub(crate) fn scrape_at(&self, path: &str) -> BTreeMap<String, f64> {
         let answer = self.get(path);
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();

@@ -48,12 +48,12 @@ impl Published {
         latest.as_ref().map(|(snapshot, _)| Arc::clone(snapshot))
     }
 
-    /// Takes that the reader that these words are of sees the snapshot of this number.
+    /// Records that the reader with these words in its requests sees the snapshot of this number.
     pub(super) fn see(&self, reader: &[&str], sequence: u64) {
         self.readers().see(reader, sequence, duration_ns(self.begun.elapsed()));
     }
 
-    /// Takes that the snapshot of this number was pushed, as one is every so often.
+    /// Records that the snapshot of this number was pushed, as one is at each interval.
     pub(super) fn pushed(&self, sequence: u64, every: Duration) {
         self.readers().push(sequence, duration_ns(every), duration_ns(self.begun.elapsed()));
     }

@@ -2,7 +2,7 @@
 //!
 //! A series may begin or end only once every reader has seen the snapshot before. Requests of one reader come at equal distances, so those
 //! with the same address, credentials, `User-Agent`, scrape timeout and query are one reader as long as that is so. Else they are several that cannot be
-//! told from each other, and time has to pass that covers the longest interval among them.
+//! distinguished, and time has to pass that covers the longest interval among them.
 
 #[cfg(test)]
 mod tests;
@@ -16,7 +16,7 @@ use crate::metric::exposed::Seen;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Readers that are told from each other; those beyond are one.
+/// Readers that are distinguished; those beyond are one.
 const READERS_MAX: usize = 32;
 /// Requests of a reader that are remembered.
 const ARRIVALS_MAX: usize = 512;
@@ -34,7 +34,7 @@ const INTERVAL_MAX_NS: u64 = 300 * SECOND_NS;
 /// A reader is gone after so many of its intervals.
 const INTERVALS_MISSED: u64 = 3;
 
-/// One reader, or several of which it is not known which request is whose.
+/// One reader, or several whose requests cannot be assigned.
 #[derive(Debug, Default)]
 struct Reader {
     /// When its last requests came, the last one last, in ns.
@@ -43,13 +43,13 @@ struct Reader {
     sequence: u64,
     /// Its interval, if it is one of ours and known.
     interval_ns: Option<u64>,
-    /// Are they several by construction?
+    /// Whether they are several by construction.
     is_crowd: bool,
 }
 
 impl Reader {
     fn see(&mut self, sequence: u64, now_ns: u64) {
-        // Who stayed away for longer begins anew.
+        // After a longer absence a reader begins anew.
         if self.arrivals.back().is_some_and(|last| now_ns.saturating_sub(*last) > 2 * INTERVAL_MAX_NS) {
             self.arrivals.clear();
         }
@@ -79,7 +79,7 @@ impl Reader {
         })
     }
 
-    /// Is it one, as far as its requests say? Until they say otherwise it is.
+    /// Whether its requests come at equal distances, as those of one reader do.
     fn is_one(&self) -> bool {
         let is_regular = self
             .extremes()
@@ -93,7 +93,7 @@ impl Reader {
         self.interval_ns.unwrap_or_else(measured)
     }
 
-    /// Does it still come?
+    /// Whether it still comes.
     fn is_active(&self, now_ns: u64) -> bool {
         let Some(last_ns) = self.arrivals.back() else { return false };
         let patience_ns = (INTERVALS_MISSED * self.interval_ns()).min(INTERVALS_MISSED * INTERVAL_MAX_NS);
@@ -123,7 +123,7 @@ pub(super) struct Readers {
 }
 
 impl Readers {
-    /// Takes that the reader that these words are of sees a snapshot.
+    /// Records that the reader with these words in its requests sees a snapshot.
     pub(super) fn see(&mut self, words: &[&str], sequence: u64, now_ns: u64) {
         self.last = self.last.max(sequence);
         let key = self.hasher.hash_one(words);
@@ -138,7 +138,7 @@ impl Readers {
         }
     }
 
-    /// Takes that a snapshot was pushed, as one is every so often.
+    /// Records that a snapshot was pushed, as one is at each interval.
     pub(super) fn push(&mut self, sequence: u64, every_ns: u64, now_ns: u64) {
         self.last = self.last.max(sequence);
         self.pushed.interval_ns = Some(every_ns);

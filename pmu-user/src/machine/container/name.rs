@@ -91,7 +91,8 @@ impl Candidate {
         Untrusted::new(self.cgroup.path.as_bytes().rsplit(|&byte| byte == b'/').next().unwrap_or_default())
     }
 
-    /// The name that `--cgroup` takes beside its path: of the container, pod, unit or job whose own cgroup it is; and a container's by its id.
+    /// The name that `--cgroup` takes beside its path: of the container, pod, unit or job that has it as its own cgroup; and a container's by
+    /// its id.
     pub(super) fn name(&self) -> Option<(String, Option<String>)> {
         let identity = &self.identity;
         if identity.inside.is_some() {
@@ -109,7 +110,7 @@ impl Candidate {
         Some((hit.spec, None))
     }
 
-    /// Does the id of its container begin so?
+    /// Whether the id of its container begins so.
     pub(super) fn has_id(&self, beginning: &str) -> bool {
         let container = self.identity.container.as_ref();
         container.is_some_and(|container| container.id.as_bytes().starts_with(beginning.as_bytes()))

@@ -172,7 +172,7 @@ fn unknown(spec: &str, all: &[Candidate], containers: &Containers) -> ResolveErr
     }
 }
 
-/// Names that may have been meant, each as it is typed: of the same name but another kind, whose id begins so, like it, else those of its kind.
+/// Names that may have been meant, each as it is typed: of the same name and another kind, of an id that begins so, of a similar name, else all of its kind.
 fn near(spec: &str, (kind, name): (Option<Kind>, &str), all: &[Candidate]) -> Vec<String> {
     let names: Vec<(String, &Candidate)> = all.iter().filter_map(|one| Some((one.name()?.0, one))).collect();
     let of = |is_it: &dyn Fn(&str, &Candidate) -> bool| -> Vec<String> {

@@ -71,7 +71,7 @@ pub struct Run<'a> {
     io: Option<(io::Prepared<'a>, IoLedger, Series<IoInterval>)>,
     counts: Vec<OneRun>,
     earlier: Option<CountsDrain>,
-    /// Whose cgroups are, which drains tell.
+    /// Identities of cgroups, from drains.
     cgroups: CgroupNames,
 }
 

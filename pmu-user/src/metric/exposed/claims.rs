@@ -11,10 +11,10 @@ use crate::{drain::Owner, metric::Report, untrusted::Untrusted};
 
 /// Names that are remembered; beyond that remembering begins anew.
 const NAMES_MAX: usize = 8192;
-/// Names of which it is said that several have them.
+/// Names that are reported as claimed twice.
 const SAID_MAX: usize = 100;
 
-/// Who has a name.
+/// The container that has a name.
 #[derive(Debug)]
 struct Holder {
     /// The container's own cgroup.
@@ -23,7 +23,7 @@ struct Holder {
     cgroups: HashSet<Owner>,
 }
 
-/// Names of containers, with who has them.
+/// Names of containers, each with its holder.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
     holders: HashMap<Arc<str>, Holder>,
@@ -36,7 +36,7 @@ pub(super) struct Claims {
 }
 
 impl Claims {
-    /// Begins an interval: who has ended in it, or has another name now, has its name no longer.
+    /// Begins an interval: a cgroup that ends in it, or has another name now, leaves its name.
     pub(super) fn begin(&mut self, report: &Report) {
         if self.of.len() > NAMES_MAX {
             (self.of, self.holders) = Default::default();
@@ -61,7 +61,7 @@ impl Claims {
         }
     }
 
-    /// What an owner's target is called in this interval; `None` of an owner that has none.
+    /// The name of an owner's target in this interval; `None` of an owner without one.
     pub(super) fn name(&mut self, owner: &Owner) -> Option<Arc<str>> {
         let name: Arc<str> = target::name(owner)?.into();
         // One that has ended leaves its name, and what it did last goes with those that have it.
@@ -87,13 +87,13 @@ impl Claims {
         Some(apart.into())
     }
 
-    /// What is to be said since this was asked last.
+    /// Sentences about names that were claimed twice since the last call.
     pub(super) fn take_said(&mut self) -> Vec<String> {
         std::mem::take(&mut self.to_say)
     }
 }
 
-/// Does the holder of a name say that it has the same id as an owner?
+/// Whether the holder of a name has the id of an owner.
 fn has_id(holder: &Holder, owner: &Owner) -> bool {
     let id = target::name_by_id(owner);
     holder.cgroups.iter().any(|other| target::name_by_id(other) == id)

@@ -113,7 +113,7 @@ impl Families {
         }
     }
 
-    /// Takes what readers have seen, and that a snapshot comes next: what is in the first that any of them sees is held back from nobody.
+    /// Takes what readers have seen, before the next snapshot. What is in the first that any of them sees is not held back.
     pub(super) fn review(&mut self, seen: Seen, next: Change) {
         for since in self.held.values_mut().filter(|since| since.is_none()) {
             *since = Some(next);

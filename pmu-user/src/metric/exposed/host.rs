@@ -131,7 +131,7 @@ impl Host {
         }
     }
 
-    /// Takes what readers have seen, and that a snapshot comes next: what is in the first that any of them sees is held back from nobody.
+    /// Takes what readers have seen, before the next snapshot. What is in the first that any of them sees is not held back.
     pub(super) fn review(&mut self, seen: Seen, next: Change) {
         let new = self.new.drain(..).filter(|_| seen.sequence > 0);
         self.late.extend(new.map(|key| (key, Late { since: next, is_held: true })));

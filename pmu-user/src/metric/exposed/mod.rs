@@ -154,7 +154,7 @@ impl Exposed {
         Change { sequence: self.sequence, at_ns: self.now_ns }
     }
 
-    /// What is to be said of the targets' names since this was asked last.
+    /// Sentences about names that several containers claim, since the last call.
     pub fn take_said(&mut self) -> Vec<String> {
         self.claims.take_said()
     }

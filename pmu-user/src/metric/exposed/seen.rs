@@ -13,7 +13,7 @@ pub(super) struct Change {
 pub struct Seen {
     /// The last snapshot that all of them have seen, or a later one; 0 of none.
     pub sequence: u64,
-    /// Time after which every reader has seen a snapshot that is out, where readers cannot be told from each other, in ns.
+    /// Time after which every reader has seen a snapshot that is out, where readers cannot be distinguished, in ns.
     pub hold_ns: u64,
 }
 

@@ -1,6 +1,6 @@
 //! Which targets have series of their own, never more than a server of metrics can be expected to take; what the others do is counted
 //! together, as `_other`. A reader sees how much a series grew from one scrape to the next and nothing else: so each is 0 until every reader has
-//! seen that, and stays as it ended until every reader has seen that too. Increases over all series are what happened, whoever comes and goes.
+//! seen that, and stays as it ended until every reader has seen that too. Increases over all series are what happened.
 
 #[cfg(test)]
 mod tests;

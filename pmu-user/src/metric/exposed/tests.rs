@@ -113,7 +113,7 @@ fn what_is_not_measured_has_no_series_and_what_never_happened_is_0() {
     exposed.add(&world.interval(&[quiet]), Seen::default());
     assert_eq!(number(&mut exposed, "pmbpf_samples", "path:/quiet"), None, "nothing samples");
     assert_eq!(number(&mut exposed, "pmbpf_major_faults", "path:/quiet"), Some(0.0));
-    assert_eq!(number(&mut exposed, WAITS, "path:/quiet"), Some(0.0), "nobody has waited yet");
+    assert_eq!(number(&mut exposed, WAITS, "path:/quiet"), Some(0.0), "nothing has waited yet");
     exposed.add(&world.interval(&[did(cgroup(2, "/busy"), SECOND)]), Seen::default());
     assert_eq!(number(&mut exposed, WAITS, "path:/quiet"), Some(0.0));
 }
@@ -230,7 +230,7 @@ fn every_reader_gets_what_happened_where_it_is_known_what_each_has_seen() {
 }
 
 #[test]
-fn every_reader_gets_what_happened_where_readers_cannot_be_told_from_each_other() {
+fn every_reader_gets_what_happened_where_readers_cannot_be_distinguished() {
     increases_of_three(|saw| Seen { sequence: *saw.iter().max().unwrap(), hold_ns: 12 * INTERVAL_NS });
 }
 
@@ -255,7 +255,7 @@ fn what_every_target_has_is_0_in_the_first_scrape_and_what_comes_later_is_0_firs
         let snapshot = exposed.snapshot();
         (numbers(&snapshot, "pmbpf_losses").get("").copied(), snapshot.sequence)
     };
-    assert_eq!(scrape(1), (Some(0.0), 2), "nobody has seen it at 0");
+    assert_eq!(scrape(1), (Some(0.0), 2), "it was not seen at 0");
     assert_eq!(scrape(1), (Some(0.0), 3));
     assert_eq!(scrape(2), (Some(15.0), 4), "all of it");
     assert_eq!(number(&mut exposed, "pmbpf_new", "path:/quiet"), Some(0.0));

@@ -1,4 +1,4 @@
-//! Readers at their intervals, told from each other or not.
+//! Readers at their intervals, distinguished or not.
 
 use super::{READERS_MAX, Readers, SECOND_NS, Seen};
 
@@ -28,7 +28,7 @@ fn of_several_the_one_that_has_seen_least_decides() {
 }
 
 #[test]
-fn readers_that_cannot_be_told_from_each_other_have_time() {
+fn readers_that_cannot_be_distinguished_have_time() {
     // As in two-readers.py, and two with one of a minute.
     for readers in [
         &[("a", 10, 0), ("a", 70, 3)][..],
@@ -73,7 +73,7 @@ fn a_reader_that_is_late_by_what_a_busy_host_takes_is_one() {
 }
 
 #[test]
-fn who_comes_no_more_is_waited_for_three_intervals() {
+fn a_reader_that_is_gone_is_waited_for_three_intervals() {
     let mut all = Readers::default();
     for second in 0..2000 {
         all.see(&["fast"], second, second * SECOND_NS);
@@ -87,7 +87,7 @@ fn who_comes_no_more_is_waited_for_three_intervals() {
 }
 
 #[test]
-fn while_nobody_comes_what_was_seen_stays() {
+fn without_readers_what_was_seen_stays() {
     let mut all = Readers::default();
     assert_eq!(all.seen(5), Seen::snapshot(0));
     all.see(&["a"], 4, SECOND_NS);
@@ -114,7 +114,7 @@ fn there_are_never_more_than_there_is_room_for() {
     }
     assert_eq!(all.known.len(), READERS_MAX);
     let seen = all.seen(10 * SECOND_NS);
-    assert!(seen.hold_ns > 60 * SECOND_NS, "those beyond cannot be told from each other: {seen:?}");
+    assert!(seen.hold_ns > 60 * SECOND_NS, "those beyond are not distinguished: {seen:?}");
     all.see(&["later"], 10_000, 1000 * SECOND_NS);
     assert!(all.known.len() < READERS_MAX, "those that came once are gone");
 }
