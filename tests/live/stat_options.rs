@@ -14,7 +14,7 @@ use crate::{
     workloads::workload,
 };
 
-/// pmbpf for a user without rights: a copy that he can reach.
+/// pmbpf for a user without rights: a copy in a folder that everybody may enter.
 struct Unprivileged(Scratch);
 
 impl Unprivileged {

@@ -69,7 +69,7 @@ const VALUES: [(&str, &[&str], &str); 4] = [
     ),
 ];
 
-/// The same error in the words of who typed it: a number that is none is called so.
+/// The same error, with a number that is none called so.
 fn in_plain_words(error: clap::Error) -> clap::Error {
     let source = std::error::Error::source(&error).and_then(|source| source.downcast_ref::<ParseIntError>());
     let Some(kind) = source.map(ParseIntError::kind) else { return error };
