@@ -1,4 +1,4 @@
-//! The house rules that a compiler does not check. A rule that is not here, or in a lint, is no rule.
+//! The house rules that a compiler does not check. A rule that is not here, or in a lint, is not a rule.
 
 #![expect(clippy::unwrap_used, reason = "a test that panics says where")]
 

@@ -111,7 +111,7 @@ fn waits_are_compared_by_who_had_the_cpu() {
     let of_batch = rows.iter().filter(|row| row["culprit"]["path"] == "/shop.slice/batch");
     let victims: Vec<&str> = of_batch.map(|row| row["owner"]["name"].as_str().unwrap()).collect();
     assert_eq!(victims, ["api", "total"]);
-    // What another owner had is no number of the gate's, nor of those that one side alone has.
+    // What another owner had is not a number of the gate's, nor of those that one side alone has.
     let csv = text(&diff(&["culprits.pmbpf", "culprits.pmbpf", "--csv"]), 0);
     assert!(csv.contains(",culprit,/shop.slice/batch,cgroup,runqueue_latency.culprit,"), "{csv}");
 }

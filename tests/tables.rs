@@ -115,7 +115,7 @@ fn a_metric_names_the_events_that_find_its_code() {
     let model = imported();
     let events = |name: &str| model.metrics[model.metric(name).unwrap() as usize].locate.join(" ");
     assert_eq!(events("Busy"), "WORK.DONE CPU_CLK_UNHALTED.THREAD");
-    assert_eq!(events("Busier"), "", "`#NA` is no event");
+    assert_eq!(events("Busier"), "", "`#NA` is not an event");
 }
 
 #[test]

@@ -30,7 +30,7 @@ use rustix::{
 const CPU_SECONDS_MAX: f64 = 30.0;
 
 fn number(name: &str) -> Option<u64> {
-    env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}: {text} is no number")))
+    env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}: {text} is not a number")))
 }
 
 /// Tries numbered files, a few unless more are asked for, on every CPU. A panic says which one it was.

@@ -241,7 +241,7 @@ fn without_root_what_is_roots_alone_is_read_again_and_what_was_counted_stays() {
         renew(&at("settings.yml"), "max-targets: none\n");
         let said = site.hang_up(2);
         assert!(said.iter().all(|line| line.contains("what was in force stays so")), "{said:?}");
-        assert!(said[1].contains("max-targets is no number of 1 to 10000"), "{said:?}");
+        assert!(said[1].contains("max-targets is not a number of 1 to 10000"), "{said:?}");
         if with_tls {
             renew(&at("web.yml"), &format!("{tls}{renewed}"));
             renew(&at("server.key"), "no key");

@@ -37,7 +37,7 @@ pub(crate) fn is_root() -> bool {
 /// How long a tool is to take: so many seconds as the environment's `variable` says, or `otherwise`.
 pub(crate) fn length(variable: &str, otherwise: Duration) -> anyhow::Result<Duration> {
     let Ok(seconds) = env::var(variable) else { return Ok(otherwise) };
-    Ok(Duration::from_secs(seconds.parse().with_context(|| format!("{variable} is no number"))?))
+    Ok(Duration::from_secs(seconds.parse().with_context(|| format!("{variable} is not a number"))?))
 }
 
 /// A command that runs as root: itself if we are, else through sudo.

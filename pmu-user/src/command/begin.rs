@@ -47,7 +47,7 @@ struct ReadyFd(Arc<Mutex<Option<File>>>);
 /// Takes the descriptor at once: nothing has been opened yet that could have its number.
 fn ready_fd(text: &str) -> Result<ReadyFd, String> {
     let number = text.parse().ok().filter(|&number| number >= 0);
-    let number = number.ok_or_else(|| format!("`{text}` is no descriptor's number"))?;
+    let number = number.ok_or_else(|| format!("`{text}` is not the number of a descriptor"))?;
     let file = take_descriptor(number).map_err(|error| format!("descriptor {text}: {error}"))?;
     Ok(ReadyFd(Arc::new(Mutex::new(Some(file)))))
 }

@@ -164,8 +164,8 @@ pub(super) fn detail_without_time(arguments: &mut [OsString], cli: &Command) {
                 }
                 // A value may follow the last of several letters.
                 let last = letters.chars().position(|letter| short(letter).is_none_or(takes_value));
-                last.is_some_and(|place| place + 1 == letters.chars().count())
-                    && !(letters.starts_with('d') && !has_time)
+                let may_follow = last.is_some_and(|place| place + 1 == letters.chars().count());
+                may_follow && (has_time || !letters.starts_with('d'))
             }
             // The command.
             None => return,

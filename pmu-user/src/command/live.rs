@@ -25,6 +25,7 @@ use crate::{
     bpf::{Attach, Kernel, Log, Options},
     drain::{Absent, Drain, Header, Stopped, Workload},
     machine::{Machine, own_cpu_ns},
+    metric::Report,
     plan::count::CountPlan,
     session::{
         self, Measure, Outcome, Session, Signals,
@@ -227,10 +228,7 @@ impl Live<'_> {
             pipeline.name(&names);
         }
         let report = pipeline.finish(&outcome.ending)?;
-        if common.talks(command) {
-            pipeline::closing_line(&report);
-        }
-        pipeline.left_out().iter().for_each(|text| output::talk(text));
+        say_end(&pipeline, &report, common.talks(command));
         recorder.result(&common.keep, self.folder)?;
         if common.talks(command) {
             common.keep.say_what_is_written();
@@ -336,3 +334,11 @@ pub(super) fn exit_code(stopped: Stopped, workload: Option<Workload>) -> u8 {
 }
 
 const SIGINT: i32 = 2;
+
+/// Writes to stderr what the run lost, if it `talks`, and which runs of a command the report leaves out.
+fn say_end(pipeline: &Pipeline<'_>, report: &Report, talks: bool) {
+    if talks {
+        pipeline::closing_line(report);
+    }
+    pipeline.left_out().iter().for_each(|text| output::talk(text));
+}

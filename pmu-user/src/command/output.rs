@@ -247,7 +247,7 @@ pub(super) enum ReaderGone {
 
 /// Nobody reads the results any more: no failure, but nothing is left to do.
 #[derive(Debug, thiserror::Error)]
-#[error("nobody reads the results")]
+#[error("the reader of the results has gone")]
 pub(super) struct Unread;
 
 impl Unread {

@@ -16,7 +16,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
         text.find(|character: char| !character.is_ascii_digit() && character != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
     let number: f64 =
-        number.parse().map_err(|_| format!("`{text}` is no duration such as 500ms, 5s or 2m"))?;
+        number.parse().map_err(|_| format!("`{text}` is not a duration such as 500ms, 5s or 2m"))?;
     let seconds = match unit {
         "us" | "µs" => number / 1e6,
         "ms" => number / 1e3,

@@ -151,7 +151,7 @@ impl Keep {
             let name = self.file().map(Path::display);
             let name = name.map(|name| name.to_string()).unwrap_or_default();
             return Err(Usage(format!(
-                "{name} is no regular file, and a page is made of the recording that was written there: name a new file"
+                "{name} is not a regular file, and a page is made of the recording that was written there: name a new file"
             )));
         }
         self.check_name()?;

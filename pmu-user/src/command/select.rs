@@ -111,7 +111,7 @@ impl SelectArgs {
             return Err(Usage(cannot(recorded, wanted)));
         }
         if wanted != recorded && header.io.is_some() {
-            let why = "--by comm is of tasks alone: the recording has I/O, which is told apart by process";
+            let why = "--by comm is of tasks alone: the recording has I/O, which is by process alone";
             return Err(Usage(why.to_owned()));
         }
         tasks.plan.by = wanted;

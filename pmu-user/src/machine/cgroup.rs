@@ -71,7 +71,7 @@ pub enum ResolveError {
     #[error("`{0}` is a v1 cgroup; only cgroups of the v2 hierarchy at {1} can be counted")]
     V1(String, String),
     /// It is a container that is in v1 hierarchies alone: its cgroup there, and its processes.
-    #[error("`{0}` is in the v1 hierarchy {1} alone; only cgroups of the v2 hierarchy are told apart")]
+    #[error("`{0}` is in the v1 hierarchy {1} alone; only cgroups of the v2 hierarchy have rows")]
     OnlyV1(String, String, String),
     /// Nothing has that name.
     #[error("no cgroup `{0}`{near}", near = near(.1))]

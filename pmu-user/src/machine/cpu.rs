@@ -281,7 +281,7 @@ fn is_guest(root: &Path, info: &str) -> bool {
 ///
 /// # Errors
 ///
-/// Says which part is no number or range.
+/// Says which part is not a number or range.
 pub fn parse_list(list: &str) -> Result<Vec<Cpu>, String> {
     let mut cpus = Vec::new();
     for part in list.split(',').map(str::trim).filter(|part| !part.is_empty()) {
@@ -292,7 +292,7 @@ pub fn parse_list(list: &str) -> Result<Vec<Cpu>, String> {
             None => (number(part)?, number(part)?),
         };
         if first > last || last > 1 << 16 {
-            return Err(format!("`{part}` is no range of CPUs"));
+            return Err(format!("`{part}` is not a range of CPUs"));
         }
         cpus.extend((first..=last).map(Cpu));
     }

@@ -85,7 +85,7 @@ pub struct InterruptedBy {
 
 /// Handlers of an interval, those with most time first; none where they were stopped.
 pub(super) fn handlers(ledger: &Ledger, interval: &Interval) -> Vec<HandlerReport> {
-    // What was counted until then is no number of the interval.
+    // What was counted until then is not a number of the interval.
     if interval.stopped(Work::Interrupts).is_some() {
         return Vec::new();
     }

@@ -124,7 +124,7 @@ fn version() -> anyhow::Result<String> {
 /// SOURCE_DATE_EPOCH (reproducible-builds.org), else when the last commit was made.
 fn date() -> anyhow::Result<u64> {
     if let Ok(date) = env::var("SOURCE_DATE_EPOCH") {
-        return date.parse().context("SOURCE_DATE_EPOCH is no number");
+        return date.parse().context("SOURCE_DATE_EPOCH is not a number");
     }
     let date = output(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(root()))?;
     Ok(date.trim().parse()?)

@@ -154,7 +154,7 @@ impl Server {
         for series in self.query(&format!("{selector}[{range}s]"))? {
             let samples = series["values"].as_array().with_context(|| format!("{selector}: {series}"))?;
             let values = samples.iter().map(|sample| sample[1].as_str().unwrap_or_default().parse::<f64>());
-            // Where a series ended VictoriaMetrics has a mark that is no number.
+            // Where a series ended VictoriaMetrics has a mark that is not a number.
             let values: Vec<f64> = values
                 .filter(|value| !matches!(value, Ok(value) if value.is_nan()))
                 .collect::<Result<_, _>>()?;

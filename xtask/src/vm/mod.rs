@@ -194,7 +194,7 @@ fn in_work(pmusim: Option<&str>, words: &[OsString]) -> anyhow::Result<String> {
     }
     line.push_str("exec");
     for word in words {
-        let word = word.to_str().with_context(|| format!("{} is no text", word.display()))?;
+        let word = word.to_str().with_context(|| format!("{} is not text", word.display()))?;
         line.push(' ');
         line.push_str(&quoted(word));
     }

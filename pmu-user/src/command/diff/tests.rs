@@ -20,7 +20,7 @@ fn recorded(id: &str) -> Vec<Recorded> {
     for row in owners {
         match &mut row.owner {
             Owner::Cgroup { path: own, .. } if own.as_bytes() == b"/web.slice/api" => {
-                *own = path.as_str().into()
+                *own = path.as_str().into();
             }
             _ => {}
         }

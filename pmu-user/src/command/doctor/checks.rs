@@ -106,7 +106,7 @@ fn cgroups(machine: &Machine, privileges: &Privileges) -> Check {
             Status::Limited,
             "cgroups",
             format!("hybrid: v2 at {v2}, v1 for {}", layout.v1.join(", ")),
-            "containers that exist only in v1 hierarchies cannot be told apart",
+            "containers of v1 hierarchies alone have no rows",
             "boot with systemd.unified_cgroup_hierarchy=1, or have the runtime use v2",
         ),
         kind => worse(

@@ -14,7 +14,7 @@ pub(in crate::command) struct Span {
 impl Span {
     /// `10s..20s`, `10..`, `..500ms`: a number has seconds if it has no unit.
     pub(in crate::command) fn parse(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is no span of time; write it as 10s..20s, 10s.. or ..500ms");
+        let wrong = || format!("`{text}` is not a span of time; write it as 10s..20s, 10s.. or ..500ms");
         let (from, to) = text.split_once("..").ok_or_else(wrong)?;
         let time = |text: &str| match text.trim() {
             "" => Ok(None),

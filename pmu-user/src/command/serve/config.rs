@@ -83,7 +83,7 @@ impl Settings {
 fn number(key: &str, value: &Yaml, (least, most): (u32, u32)) -> anyhow::Result<u32> {
     let number = value.as_i64().and_then(|number| u32::try_from(number).ok());
     let number = number.filter(|number| (least..=most).contains(number));
-    number.with_context(|| format!("{key} is no number of {least} to {most}"))
+    number.with_context(|| format!("{key} is not a number of {least} to {most}"))
 }
 
 /// A time with its unit; a number alone is seconds.

@@ -87,7 +87,9 @@ pub(super) fn serve(args: &Args) -> anyhow::Result<u8> {
     say_who_is_awaited(&args.cgroup, &sources.machine, root);
     for (_, at) in &listeners {
         if !at.ip().is_loopback() && web.is_open() {
-            output::talk(&format!("whoever reaches {at} sees names of containers, and what they do"));
+            output::talk(&format!(
+                "{at} is open to the network: its readers see names of containers, and what they do"
+            ));
         }
     }
     runtime()?.block_on(run(

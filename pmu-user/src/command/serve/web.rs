@@ -142,7 +142,7 @@ fn users(value: &Yaml, key: &str) -> anyhow::Result<BTreeMap<String, String>> {
         let hash = string(hash, &format!("{key}: what `{user}` has"))?;
         // A password of its own would be in the clear there.
         let Some(cost) = cost_of(hash) else {
-            bail!("{key}: what `{user}` has is no hash of bcrypt: `htpasswd -nBC 10 ''` makes one");
+            bail!("{key}: the value of `{user}` is not a bcrypt hash: `htpasswd -nBC 10 ''` makes one");
         };
         if cost > COST_MAX {
             bail!(
@@ -169,7 +169,7 @@ fn cost_of(hash: &str) -> Option<u32> {
 
 /// Hashes of tokens.
 fn tokens(value: &Yaml, key: &str) -> anyhow::Result<Vec<Hash>> {
-    let list = value.as_vec().with_context(|| format!("{key} is no list"))?;
+    let list = value.as_vec().with_context(|| format!("{key} is not a list"))?;
     let mut tokens = Vec::new();
     for hash in list {
         let hash =

@@ -52,12 +52,12 @@ pub(super) fn entries<'a>(
     let (map, wrong) = match value {
         Yaml::Hash(map) => (Some(map), None),
         Yaml::Null | Yaml::BadValue => (None, None),
-        _ => (None, Some(Err(anyhow::anyhow!("{what} is no mapping of names to values")))),
+        _ => (None, Some(Err(anyhow::anyhow!("{what} is not a mapping of names to values")))),
     };
     let entries = map.into_iter().flatten().map(|(key, value)| Ok((string(key, "a name")?, value)));
     wrong.into_iter().chain(entries)
 }
 
 pub(super) fn string<'a>(value: &'a Yaml, what: &str) -> anyhow::Result<&'a str> {
-    value.as_str().with_context(|| format!("{what} is no text"))
+    value.as_str().with_context(|| format!("{what} is not text"))
 }

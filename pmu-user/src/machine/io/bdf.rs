@@ -174,7 +174,7 @@ impl TryFrom<String> for RootBus {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        Self::parse(&text).ok_or_else(|| format!("`{}` is no root bus", shown(&text)))
+        Self::parse(&text).ok_or_else(|| format!("`{}` is not a root bus", shown(&text)))
     }
 }
 

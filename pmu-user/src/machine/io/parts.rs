@@ -46,7 +46,7 @@ fn by_number(
     match rule.chipset {
         Some(part) if is_chipset => Ok(vec![part]),
         _ if is_part && port.is_port() => Ok(vec![u32::from(device - rule.first)]),
-        _ => Err(format!("{} is no root port that has a part of its own", port.bdf)),
+        _ => Err(format!("{} is not a root port with a part of its own", port.bdf)),
     }
 }
 

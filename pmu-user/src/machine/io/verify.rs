@@ -209,7 +209,7 @@ mod tests {
         bytes.iter().zip(noise).map(|(bytes, noise)| bytes * 1.05 + noise * 0.1).collect()
     }
 
-    /// Series of bytes, interval by interval, compared. What is no number was not counted.
+    /// Series of bytes, interval by interval, compared. What is not a number was not counted.
     fn infer<Q: Copy + Ord, P: Copy + Ord>(
         ports: &[(Q, Vec<f64>)],
         parts: &[(P, Vec<f64>)],

@@ -293,7 +293,7 @@ mod tests {
             (Some("Joules"), true, false)
         );
         assert!((energy.scale.unwrap() - 2.0_f64.powi(-32)).abs() < 1e-20);
-        assert_eq!(iio.events.len(), 1, "what belongs to an event is no event");
+        assert_eq!(iio.events.len(), 1, "what belongs to an event is not an event");
     }
 
     #[test]

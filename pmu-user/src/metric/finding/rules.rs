@@ -39,7 +39,7 @@ named! {
         Bottleneck = "bottleneck", "Slots of the pipeline are lost to one thing.";
         HotFunction = "hot_function", "One function has much of the CPU time.";
         HotStack = "hot_stack", "One call path has much of the CPU time.";
-        OwnersBeyond = "owners_beyond", "Owners are not told apart.";
+        OwnersBeyond = "owners_beyond", "Owners beyond the room for rows share one.";
         SwitchesMissing = "switches_missing", "Switches were not seen.";
         SamplesMissing = "samples_missing", "Samples did not come.";
     }

@@ -65,7 +65,7 @@ named! {
     /// Where a maximum comes from.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     pub enum Basis {
-        Observed = "observed", "It is what was seen: how much more there could be, nobody knows.";
+        Observed = "observed", "The largest rate that was seen; the limit is unknown.";
         Specification = "specification", "From what the parts are specified for.";
         Measured = "measured", "Measured before the run.";
         Given = "given", "The user said so.";

@@ -26,7 +26,7 @@ pub struct Link {
 
 /// A speed that is neither known nor said to be unknown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no link speed, as `16.0 GT/s PCIe` is one")]
+#[error("`{0}` is not a link speed, as `16.0 GT/s PCIe` is one")]
 pub struct SpeedError(String);
 
 /// What a link can carry in one direction.

@@ -280,7 +280,7 @@ mod tests {
         let negative = error(r#"{"seconds": 1, "counts": {"UNC_I_FAF_INSERTS": -5}}"#);
         assert_eq!(negative.to_string(), "`UNC_I_FAF_INSERTS` cannot be -5: a count is 0 or more");
         let speed = error(r#"{"seconds": 1, "counts": {}, "link": {"speed": "fast", "width": 1}}"#);
-        assert_eq!(speed.to_string(), "link: `fast` is no link speed, as `16.0 GT/s PCIe` is one");
+        assert_eq!(speed.to_string(), "link: `fast` is not a link speed, as `16.0 GT/s PCIe` is one");
     }
 
     /// What is said about a metric by name; none if it is no answer to this question.

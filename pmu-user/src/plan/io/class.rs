@@ -356,7 +356,7 @@ pub(super) fn selected(unit: &str, name: &str, terms: &str, catalog: &Catalog) -
         _ => format!("{name}: {}", error.why),
     })?;
     let mut events = groups.into_iter().flat_map(|group| group.events);
-    events.next().ok_or_else(|| format!("{name} is no event"))
+    events.next().ok_or_else(|| format!("{name} is not an event"))
 }
 
 /// Names of the PMUs of a kind.

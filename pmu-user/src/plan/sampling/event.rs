@@ -189,7 +189,7 @@ pub(in crate::plan) fn of_instance(
         event::ALL.iter().find(|known| at.kind == known.kind && at.words.0[0] & LOWER_HALF == known.config);
     let [config, more_config @ ..] = at.words.0;
     if matches!(at.place, PmuCpus::Uncore(_)) {
-        return unfit("what is outside the cores interrupts nobody's code; it can only be counted");
+        return unfit("an event outside the cores interrupts no code: it can only be counted");
     }
     if at.kind == SOFTWARE && known.is_none() {
         return unfit("it never overflows, or only in step with cpu-clock");

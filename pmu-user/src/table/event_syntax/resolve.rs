@@ -122,16 +122,7 @@ fn resolve_event(event: &ParsedEvent, modifiers: Modifiers, known: Lookup<'_>) -
             Ok(Selected { name, period: coded.period, ..plain })
         }
         What::Breakpoint { address, bytes, access } => {
-            // Code is watched by the size of a word, data by four bytes unless it is said, as in perf.
-            let is_code = access & EXECUTE != 0;
-            let bytes = bytes.unwrap_or(if is_code { size_of::<usize>() as u64 } else { 4 });
-            if !matches!(bytes, 1 | 2 | 4 | 8) {
-                return Err(Why::BreakpointSize(bytes));
-            }
-            let mut at = anywhere("breakpoint", kernel::BREAKPOINT, u64::from(*access));
-            at.words.set(Word::Config1, *address);
-            at.words.set(Word::Config2, bytes);
-            Ok(plain(vec![at], None))
+            Ok(plain(vec![breakpoint(*address, *bytes, *access)?], None))
         }
         What::Pmu { pmu, terms } => {
             match kernel::find(pmu).filter(|_| catalog.pmus.iter().all(|one| one.name != *pmu)) {
@@ -149,6 +140,19 @@ fn resolve_event(event: &ParsedEvent, modifiers: Modifiers, known: Lookup<'_>) -
             }
         }
     }
+}
+
+/// A breakpoint at an address. Code is watched by the size of a word, data by four bytes unless it is said, as in perf.
+fn breakpoint(address: u64, bytes: Option<u64>, access: u8) -> Result<Instance, Why> {
+    let is_code = access & EXECUTE != 0;
+    let bytes = bytes.unwrap_or(if is_code { size_of::<usize>() as u64 } else { 4 });
+    if !matches!(bytes, 1 | 2 | 4 | 8) {
+        return Err(Why::BreakpointSize(bytes));
+    }
+    let mut at = anywhere("breakpoint", kernel::BREAKPOINT, u64::from(access));
+    at.words.set(Word::Config1, address);
+    at.words.set(Word::Config2, bytes);
+    Ok(at)
 }
 
 /// `HW_BREAKPOINT_X`.

@@ -98,7 +98,7 @@ pub enum Why {
         /// The largest value it can have.
         max: u64,
     },
-    /// A value is no number.
+    /// A value is not a number.
     #[error("`{0}` must be a number, not `{1}`")]
     NotNumber(String, String),
     /// A value was left open by the event's definition.

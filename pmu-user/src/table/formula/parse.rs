@@ -191,7 +191,7 @@ impl Parser<'_> {
             end += 1;
         }
         let number = rest[..end].parse::<f64>().ok().filter(|number| number.is_finite());
-        let number = number.ok_or_else(|| self.error("this is no number"))?;
+        let number = number.ok_or_else(|| self.error("this is not a number"))?;
         self.at += end;
         self.height = 1;
         Ok(Expr::Number(number))

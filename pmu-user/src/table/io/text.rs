@@ -71,7 +71,7 @@ pub fn read(text: &str) -> Result<IoTable, TextError> {
 }
 
 fn fact(table: &mut IoTable, line: &str) -> Result<(), String> {
-    let number = |text: &str| text.parse::<u32>().map_err(|_| format!("`{text}` is no number"));
+    let number = |text: &str| text.parse::<u32>().map_err(|_| format!("`{text}` is not a number"));
     let fields: Vec<&str> = line.split('\t').collect();
     match *fields {
         ["models", names] => table.models = names.split_whitespace().map(str::to_owned).collect(),
@@ -199,7 +199,7 @@ mod tests {
         let error = |text: &str| read(text).unwrap_err().to_string();
         assert_eq!(error("something"), "table, line 1: it does not begin with `pmbpf io table 1`");
         assert_eq!(error("pmbpf io table 1\nmodels\tx\n"), "table, line 3: there is no `pmbpf table 1`");
-        assert_eq!(error("pmbpf io table 1\nbox\tiio\tmany\t-\n"), "table, line 2: `many` is no number");
+        assert_eq!(error("pmbpf io table 1\nbox\tiio\tmany\t-\n"), "table, line 2: `many` is not a number");
         assert_eq!(error(&format!("{TEXT}event\tA")), "table, line 13: `event` with 1 fields");
     }
 

@@ -137,7 +137,7 @@ fn fact(model: &mut Model, fields: &[&str]) -> Result<(), String> {
             (model.events_version, model.formulas_version) = (unfield(events), unfield(formulas));
         }
         ["latency", operand, cycles] => {
-            let cycles = cycles.parse().map_err(|_| format!("`{cycles}` is no number"))?;
+            let cycles = cycles.parse().map_err(|_| format!("`{cycles}` is not a number"))?;
             model.latencies.push((operand.to_owned(), cycles));
         }
         ["event", name, unit, terms, counters, period, precise] => model.events.push(ModelEvent {
@@ -202,7 +202,7 @@ fn metric(
     named: &dyn Fn(&str) -> Option<u32>,
     meaning: &mut dyn FnMut(&str) -> Result<Expr, String>,
 ) -> Result<Metric, String> {
-    let number = |text: &str| text.parse::<f64>().map_err(|_| format!("`{text}` is no number"));
+    let number = |text: &str| text.parse::<f64>().map_err(|_| format!("`{text}` is not a number"));
     let mut formula = |text: &str| parse(text, meaning).map_err(|error| error.to_string());
     Ok(Metric {
         name: fields[1].to_owned(),

@@ -106,7 +106,7 @@ struct Point<'a> {
 impl<'a> Point<'a> {
     /// Of a row that an interval keeps; none of others.
     fn of(line: &'a [u8]) -> io::Result<Option<Self>> {
-        // Rows of other kinds may have a field of the same name that is no number.
+        // Rows of other kinds may have a field of the same name that is not a number.
         if !line.starts_with(b"{\"schema\"") {
             return Ok(None);
         }

@@ -50,12 +50,12 @@ impl Folder {
         let there = path.metadata().with_context(|| format!("cannot look at {name}"))?;
         let usage = |why: String| anyhow::Error::new(Usage(why));
         if !there.is_dir() {
-            return Err(usage(format!("{name} is no folder: name one with --flight-recorder")));
+            return Err(usage(format!("{name} is not a directory: name one with --flight-recorder")));
         }
         let own = rustix::process::geteuid().as_raw();
         if there.uid() != own || there.mode() & WRITABLE_BY_OTHERS != 0 {
             return Err(usage(format!(
-                "{name} must belong to user {own}, and nobody else may write in it: name another one, or chmod and chown it"
+                "{name} must belong to user {own}, and no other user may write in it: name another one, or chmod and chown it"
             )));
         }
         let lock = path.join(LOCK);

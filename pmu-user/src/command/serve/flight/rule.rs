@@ -49,7 +49,7 @@ impl Measured {
 
 /// The condition that a rule's text stands for.
 pub(in crate::command::serve) fn rule(text: &str) -> Result<Condition, String> {
-    let wrong = || format!("`{text}` is no rule: write {SHAPE}");
+    let wrong = || format!("`{text}` is not a rule: write {SHAPE}");
     let at = text.find(['<', '>']).ok_or_else(wrong)?;
     let (name, rest) = text.split_at(at);
     let operator = OPERATORS.iter().find_map(|(operator, side)| Some((rest.strip_prefix(operator)?, *side)));
@@ -79,7 +79,7 @@ fn limit(text: &str, measure: &Measure) -> Result<Limit, String> {
     let (number, unit) = text.split_at(end.unwrap_or(text.len()));
     let number = number
         .parse::<f64>()
-        .map_err(|_| format!("`{text}` is no number to hold {} against: write {SHAPE}", measure.name()))?;
+        .map_err(|_| format!("`{text}` is not a number to hold {} against: write {SHAPE}", measure.name()))?;
     if unit == "%" && measure.is_time() {
         return Ok(Limit::ShareOfTime(number / 100.0));
     }
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn what_is_no_rule_is_told_how_to_be_one() {
         for (wrong, says) in [
-            ("runqueue_latency.p99", "is no rule"),
+            ("runqueue_latency.p99", "is not a rule"),
             ("runqueue_latncy.p99>20ms", "did you mean runqueue_latency.p99"),
             ("runqueue_latency>20ms", "say which part of it"),
             ("runqueue_latency.p98>20ms", "there are count, sum, mean, p50"),
@@ -144,11 +144,11 @@ mod tests {
             ("runqueue_latency.p99>20", "the units of runqueue_latency.p99 are ns, us, µs, ms, s, m"),
             ("runqueue_latency.p99>20%", "the units of"),
             ("cpu_time>5kg", "ns, us, µs, ms, s, m, %"),
-            ("cpu_time>", "is no number"),
-            ("cpu_time>ms", "is no number"),
-            ("cpu_time>5s for", "is no rule"),
-            ("cpu_time>5s for ever", "is no duration"),
-            ("cpu_time=5s", "is no rule"),
+            ("cpu_time>", "is not a number"),
+            ("cpu_time>ms", "is not a number"),
+            ("cpu_time>5s for", "is not a rule"),
+            ("cpu_time>5s for ever", "is not a duration"),
+            ("cpu_time=5s", "is not a rule"),
         ] {
             let error = rule(wrong).unwrap_err();
             assert!(error.contains(says), "{wrong}: {error}");

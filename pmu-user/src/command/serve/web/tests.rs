@@ -51,7 +51,7 @@ fn a_configuration_without_users_and_tokens_is_refused() {
         ("basic_auth_users: {}", "basic_auth_users has no user"),
         ("basic_auth_users: ~", "basic_auth_users has no user"),
         ("bearer_tokens_sha256: []", "bearer_tokens_sha256 has no token"),
-        ("bearer_tokens_sha256:", "bearer_tokens_sha256 is no list"),
+        ("bearer_tokens_sha256:", "bearer_tokens_sha256 is not a list"),
         // echo -n "" | sha256sum
         (
             "bearer_tokens_sha256: [e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855]",

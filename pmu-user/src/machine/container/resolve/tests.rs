@@ -171,7 +171,7 @@ fn cgroups_have_the_names_that_mean_them() {
         assert!(names.contains(&name), "{name}: {names:?}");
     }
     for (path, name) in &found {
-        assert_eq!(meant(&host, name).unwrap(), [path.clone()], "{name}");
+        assert_eq!(meant(&host, name).unwrap(), std::slice::from_ref(path), "{name}");
     }
 }
 

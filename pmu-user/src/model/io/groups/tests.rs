@@ -1,4 +1,4 @@
-//! Intervals of drains that are written down: what is known is exact, and what is not is no number.
+//! Intervals of drains that are written down: what is known is exact, and what is not is not a number.
 
 use super::{Amount, GroupsInterval, OwnerOrGroup};
 use crate::{

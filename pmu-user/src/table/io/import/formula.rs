@@ -65,7 +65,7 @@ pub(super) fn add(model: &mut Model, wanted: &[Wanted]) -> Result<(), String> {
             };
             let events = metric.events(name, model);
             let sum = events.iter().filter_map(index).reduce(|a, b| Expr::binary(Binary::Add, a, b));
-            sum.ok_or_else(|| format!("`{name}` is no event"))
+            sum.ok_or_else(|| format!("`{name}` is not an event"))
         });
         let Wanted { name, unit, scope, group, .. } = metric.clone();
         model.metrics.push(Metric {
