@@ -116,7 +116,8 @@ fn agrees(comms: &[&str], command: &[&str]) {
     let rows = Rows::parse(&output.stderr);
     let (ours, theirs) = (of_pmbpf(&rows, comms, "function"), of_perf(&file, comms, "sym"));
     let (all_ours, all_theirs) = (ours.values().sum::<f64>(), theirs.values().sum::<f64>());
-    assert!(all_ours > 300.0 && all_theirs > 300.0, "{all_ours} and {all_theirs} samples");
+    // Of a busy host the command has a part: what shares may differ by follows the samples.
+    assert!(all_ours > 100.0 && all_theirs > 100.0, "{all_ours} and {all_theirs} samples");
     // Both are samples of one execution, of different moments: the standard error of their difference.
     let error = |our: f64, their: f64| {
         let p = f64::midpoint(our, their);

@@ -6,8 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Bytes that the release binary has at most. It has 20.2 MB since it reads names of stripped programs, packed symbol tables and JIT dumps.
-const BINARY_BYTES_MAX: u64 = 21_000_000;
+/// Bytes that the release binary has at most. It has 21.1 MB since `serve` has accounts of cgroups and a configuration, and `stat` the options of perf.
+const BINARY_BYTES_MAX: u64 = 22_000_000;
 /// Lines of a panic that the summary repeats, and characters of each: whoever has only the end of a log has the reason.
 const PANIC_LINES: usize = 6;
 const PANIC_COLUMNS: usize = 400;

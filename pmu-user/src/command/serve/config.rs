@@ -96,7 +96,7 @@ fn time(key: &str, value: &Yaml) -> anyhow::Result<Duration> {
 }
 
 fn rules(value: &Yaml, measured: Measured) -> anyhow::Result<Vec<Condition>> {
-    let list = value.as_vec().context("when is no list of rules")?;
+    let list = value.as_vec().context("when is not a list of rules")?;
     if !measured.flight && !list.is_empty() {
         bail!("when: a rule makes a dump of the flight recorder, which there is with --flight-recorder DIR");
     }

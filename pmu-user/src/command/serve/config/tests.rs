@@ -35,11 +35,11 @@ fn a_fault_is_an_error_that_names_it() {
         ("max-targets: many", ALL, "max-targets is not a number"),
         ("max-series: 100", ALL, "max-series is not a number of 500 to 1000000"),
         ("linger: 5 apples", ALL, "linger: "),
-        ("when: x", ALL, "when is no list of rules"),
+        ("when: x", ALL, "when is not a list of rules"),
         ("when: ['cpu_time>']", ALL, "when: "),
         ("when: ['cpu_time>50%']", no_flight, "--flight-recorder"),
         ("when: ['block.read_bw>1MB/s']", no_io, "can never be met: leave out --no-io"),
-        ("- 1", ALL, "it is no mapping"),
+        ("- 1", ALL, "it is not a mapping"),
         ("max-targets: 1\n---\nmax-targets: 2\n", ALL, "2 documents"),
     ] {
         let error = format!("{:#}", options().parse(text, measured).unwrap_err());

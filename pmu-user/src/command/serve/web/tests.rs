@@ -158,7 +158,7 @@ fn a_token_is_known_by_its_hash() {
 fn what_is_not_understood_is_named() {
     for (text, says) in [
         ("users: {}", "`users` is not known here"),
-        ("basic_auth_users: [a]", "no mapping"),
+        ("basic_auth_users: [a]", "not a mapping"),
         ("basic_auth_users: {a: secret}", "no hash of bcrypt"),
         ("basic_auth_users: {a: 1}", "`a`"),
         ("bearer_tokens_sha256: [xyz]", "SHA-256"),
@@ -166,8 +166,8 @@ fn what_is_not_understood_is_named() {
             "bearer_tokens_sha256: [3c469e9d6c5875d37a43f353d4f88e61fcf812c66eee3457465a40b0da4153+0]",
             "SHA-256",
         ),
-        ("bearer_tokens_sha256: abc", "no list"),
-        ("- a", "no mapping"),
+        ("bearer_tokens_sha256: abc", "not a list"),
+        ("- a", "not a mapping"),
         ("{", ""),
         ("tls_server_config: {cert_file: a.pem}", "cert_file and key_file"),
         ("tls_server_config: {cert_file: a.pem, key_file: b.pem}", "cannot read /nowhere/a.pem"),
