@@ -118,7 +118,7 @@ fn a_page_is_not_made_of_what_cannot_be_read_again() {
     assert!(Command::new("mkfifo").arg(&pipe.0).status().unwrap().success());
     let refused = pmbpf().args(["run", "-d", "200ms", "-o", pipe.as_str()]).output().unwrap();
     assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stderr));
-    assert!(text(&refused.stderr).contains("is no regular file"), "{}", text(&refused.stderr));
+    assert!(text(&refused.stderr).contains("is not a regular file"), "{}", text(&refused.stderr));
 }
 
 #[test]

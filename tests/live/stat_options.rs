@@ -140,7 +140,7 @@ fn fields_are_those_of_perf_stat_in_its_order() {
         [&["--per-core", "-a"], &clocks[..]].concat(),
         [&["--per-socket", "-a"], &clocks[..]].concat(),
         vec!["-e", "{minor-faults,page-faults},dummy,duration_time"],
-        vec!["-e", "mem:0x1000:w,mem:0x1000/8:rw"],
+        vec!["-e", "mem:0x1000:w,mem:0x1000:rw"],
         vec!["-e", "syscalls:sys_enter_exit_*"],
     ];
     for way in ways {

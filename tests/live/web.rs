@@ -219,8 +219,8 @@ fn without_root_what_is_roots_alone_is_read_again_and_what_was_counted_stays() {
     let hash = bcrypt::hash("new", 4).unwrap();
     let renewed = format!("basic_auth_users:\n  prometheus: {hash}\n");
     let tls = "tls_server_config:\n  cert_file: server.pem\n  key_file: server.key\n";
-    renew(&at("settings.yml"), "max-targets: 5\n");
     for with_tls in [false, true] {
+        renew(&at("settings.yml"), "max-targets: 5\n");
         renew(&at("web.yml"), &if with_tls { format!("{tls}{USERS}") } else { USERS.to_owned() });
         let mut command = as_the_unit_does();
         command.args(["serve", "--listen", "127.0.0.1:0", "-I", "500ms", "--no-io", "--cgroup", &group.path]);
