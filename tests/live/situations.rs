@@ -241,7 +241,8 @@ fn a_disk_with_more_to_do_than_it_can_is_the_cause() {
         let depth = between(chance, 16, 48);
         let disk = Loop::new("queue", 32 << 20);
         let mut fio = Command::new("fio");
-        fio.args(["--name=x", "--rw=randread", "--bs=64k", "--direct=1", "--ioengine=libaio"]);
+        // Large ones: between small ones the disk waits for fio, which has to wait for a CPU.
+        fio.args(["--name=x", "--rw=randread", "--bs=1m", "--direct=1", "--ioengine=libaio"]);
         fio.args(["--time_based", "--runtime=30", "--size=32m", &format!("--filename={}", disk.path())]);
         let fio = fio.arg(format!("--iodepth={depth}")).stdout(Stdio::null()).spawn().unwrap();
         let fio = Beside(fio);
