@@ -131,39 +131,46 @@ fn injected(arguments: &[&str]) -> Injected {
 /// Until a timer's handler has begun, on this kind of machine; every span is longer by as much as it can be seen, in ns.
 const ENTRY_NS: f64 = 15e3;
 
-#[test]
-fn masked_time_is_estimated_without_bias_and_intervals_hold_it() {
-    if in_guest() {
-        return skipped(STOLEN);
-    }
-    // `cargo xtask nightly` asks for more rounds than one.
-    let several = std::env::var("PMBPF_ROUNDS").is_ok_and(|rounds| rounds != "1");
-    let runs = if several { 30 } else { 6 };
-    // Spans of about 1.5 ms, and of 0.1 ms, which is twice what a tick has to be late to count. They begin anywhere between two ticks.
-    for arguments in [["10000", "150", "1", "12000"], ["1500", "1500", "1", "6000"]] {
-        let (mut errors_ns, mut entries_ns, mut held) = (Vec::new(), 0.0, 0);
-        for _ in 0..runs {
-            let Injected { row, truth_ns, calls, stolen_ns } = injected(&arguments);
-            let of = |name: &str| row[name].as_f64().unwrap();
-            let (error_ns, entry_ns) = (of("value") - truth_ns, ENTRY_NS * calls as f64);
-            println!(
-                "{truth_ns:.0} ({stolen_ns:.0} stolen): {error_ns:+.0}, {} to {}",
-                of("low"),
-                of("high")
-            );
-            held += usize::from(of("low") <= truth_ns + entry_ns && truth_ns - stolen_ns <= of("high"));
-            errors_ns.push(error_ns + stolen_ns / 2.0);
-            entries_ns += entry_ns / f64::from(runs);
+mod nightly {
+    use super::{ENTRY_NS, Injected, STOLEN, in_guest, injected, skipped};
+
+    // A bias of a tenth is found by chance and by the host: on some the hypervisor delays ticks.
+    #[test]
+    fn masked_time_is_estimated_without_bias_and_intervals_hold_it() {
+        if in_guest() {
+            return skipped(STOLEN);
         }
-        let mean_ns = errors_ns.iter().sum::<f64>() / f64::from(runs);
-        let squares = errors_ns.iter().map(|error| (error - mean_ns).powi(2)).sum::<f64>();
-        let standard_error_ns = (squares / f64::from(runs * (runs - 1))).sqrt();
-        println!("{arguments:?}: {mean_ns:+.0} ±{standard_error_ns:.0} on average, {held} of {runs} held");
-        let least_ns = -2.5 * standard_error_ns;
-        assert!((least_ns..=entries_ns - least_ns).contains(&mean_ns), "{mean_ns} ±{standard_error_ns}");
-        // One interval in twenty misses what it is for: more than 2 of 6, or 5 of 30, happens once in 300 tests.
-        let misses = if several { 5 } else { 2 };
-        assert!(held + misses >= runs as usize, "{held} of {runs}");
+        // `cargo xtask nightly` asks for more rounds than one.
+        let several = std::env::var("PMBPF_ROUNDS").is_ok_and(|rounds| rounds != "1");
+        let runs = if several { 30 } else { 6 };
+        // Spans of about 1.5 ms, and of 0.1 ms, which is twice what a tick has to be late to count. They begin anywhere between two ticks.
+        for arguments in [["10000", "150", "1", "12000"], ["1500", "1500", "1", "6000"]] {
+            let (mut errors_ns, mut entries_ns, mut held) = (Vec::new(), 0.0, 0);
+            for _ in 0..runs {
+                let Injected { row, truth_ns, calls, stolen_ns } = injected(&arguments);
+                let of = |name: &str| row[name].as_f64().unwrap();
+                let (error_ns, entry_ns) = (of("value") - truth_ns, ENTRY_NS * calls as f64);
+                println!(
+                    "{truth_ns:.0} ({stolen_ns:.0} stolen): {error_ns:+.0}, {} to {}",
+                    of("low"),
+                    of("high")
+                );
+                held += usize::from(of("low") <= truth_ns + entry_ns && truth_ns - stolen_ns <= of("high"));
+                errors_ns.push(error_ns + stolen_ns / 2.0);
+                entries_ns += entry_ns / f64::from(runs);
+            }
+            let mean_ns = errors_ns.iter().sum::<f64>() / f64::from(runs);
+            let squares = errors_ns.iter().map(|error| (error - mean_ns).powi(2)).sum::<f64>();
+            let standard_error_ns = (squares / f64::from(runs * (runs - 1))).sqrt();
+            println!(
+                "{arguments:?}: {mean_ns:+.0} ±{standard_error_ns:.0} on average, {held} of {runs} held"
+            );
+            let least_ns = -2.5 * standard_error_ns;
+            assert!((least_ns..=entries_ns - least_ns).contains(&mean_ns), "{mean_ns} ±{standard_error_ns}");
+            // One interval in twenty misses what it is for: more than 2 of 6, or 5 of 30, happens once in 300 tests.
+            let misses = if several { 5 } else { 2 };
+            assert!(held + misses >= runs as usize, "{held} of {runs}");
+        }
     }
 }
 

@@ -159,7 +159,7 @@ fn what_is_not_understood_is_named() {
     for (text, says) in [
         ("users: {}", "`users` is not known here"),
         ("basic_auth_users: [a]", "not a mapping"),
-        ("basic_auth_users: {a: secret}", "no hash of bcrypt"),
+        ("basic_auth_users: {a: secret}", "not a bcrypt hash"),
         ("basic_auth_users: {a: 1}", "`a`"),
         ("bearer_tokens_sha256: [xyz]", "SHA-256"),
         (
