@@ -93,5 +93,5 @@ fn read<T: DeserializeOwned>(counts: &Path) -> anyhow::Result<T> {
     let path = counts.display();
     let bytes = read_regular(counts, FILE_BYTES_MAX).with_context(|| format!("cannot read {path}"))?;
     let value = json::from_slice(&bytes, MEMORY_BYTES_MAX);
-    value.map_err(|error| Usage(format!("{path} is no JSON of counts: {error}")).into())
+    value.map_err(|error| Usage(format!("{path} is not JSON of counts: {error}")).into())
 }

@@ -80,7 +80,7 @@ fn in_plain_words(error: clap::Error) -> clap::Error {
     let (value, option) = (text(ContextKind::InvalidValue), text(ContextKind::InvalidArg));
     let what = match kind {
         IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "is beyond the numbers that it takes",
-        _ => "is no whole number",
+        _ => "is not a whole number",
     };
     let said = format!(
         "invalid value '{value}' for '{option}': `{value}` {what}\n\nFor more information, try '--help'.\n"
@@ -207,8 +207,8 @@ mod tests {
             (&["stat", "--per-die", "-a"], "--per-socket", "similar"),
             (&["stat", "--per-thread", "-p", "1"], "--by thread", "similar"),
             (&["stat", "--no-big-num"], "-x,", "similar"),
-            (&["run", "-F", "99Hz"], "`99Hz` is no whole number", "digit"),
-            (&["run", "--width", "abc"], "`abc` is no whole number", "digit"),
+            (&["run", "-F", "99Hz"], "`99Hz` is not a whole number", "digit"),
+            (&["run", "--width", "abc"], "`abc` is not a whole number", "digit"),
             (&["run", "--by", "container"], "`--by cgroup`", "similar"),
             (&["export", "x.pmbpf", "--to", "flamegraph"], "`--to folded`", "similar"),
             (&["run", "-p", "bash"], "pidof", "similar"),

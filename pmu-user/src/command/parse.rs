@@ -60,7 +60,7 @@ pub(super) fn id(text: &str) -> Result<u32, String> {
         let is_name = text.starts_with(|first: char| first.is_ascii_alphabetic());
         let of_name =
             if is_name { "; `$(pidof -s NAME)` is the id of a program, --cgroup takes names" } else { "" };
-        format!("`{text}` is no process or thread id{of_name}")
+        format!("`{text}` is not a process or thread id{of_name}")
     };
     text.parse().ok().filter(|&id| id > 0).ok_or_else(wrong)
 }

@@ -174,7 +174,7 @@ impl Keep {
             },
         };
         let name = Untrusted::from(file);
-        Err(Usage(format!("{}: -o records, and a recording is no .{extension}; {why}", name.terminal())))
+        Err(Usage(format!("{}: -o writes a recording, not .{extension}; {why}", name.terminal())))
     }
 
     /// Creates the recording, if one is wanted.

@@ -171,10 +171,8 @@ fn collect(args: &Args, launched: Instant) -> anyhow::Result<u8> {
 
 /// Why tasks can be counted in user mode alone, if that is so.
 pub(super) fn only_user_mode(target: &Target, privileges: &Privileges) -> Option<String> {
-    let is_privileged = privileges.host_users != Some(false)
-        && (privileges.has("cap_perfmon") || privileges.has("cap_sys_admin"));
     // Levels from 3 on are a distribution's own, and refuse everything.
-    let is_limited = privileges.paranoid == Some(2) && !is_privileged;
+    let is_limited = privileges.paranoid == Some(2) && !privileges.can_count();
     (is_of_tasks(target) && is_limited)
         .then(|| "kernel.perf_event_paranoid is 2, and CAP_PERFMON is missing".to_owned())
 }

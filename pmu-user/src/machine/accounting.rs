@@ -5,10 +5,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::{
-    fs::File,
-    path::{Component, Path, PathBuf},
-};
+use std::{fs::File, path::Path};
 
 use super::{
     cgroup::Layout,
@@ -157,15 +154,14 @@ impl Holds {
     }
 
     /// The numbers that it may hold.
-    fn figures(self) -> Figures {
+    fn figures(self) -> Vec<Figure> {
         match self {
-            Self::Number(figure) => vec![(figure, 0)],
-            Self::Names(names, _) => names.iter().map(|&(_, figure)| (figure, 0)).collect(),
+            Self::Number(figure) => vec![figure],
+            Self::Names(names, _) => names.iter().map(|&(_, figure)| figure).collect(),
             Self::Pressure(resource) => {
-                let of = Stall::ALL
-                    .into_iter()
-                    .filter(|stall| stall.name().split_once('.').is_some_and(|(of, _)| of == resource));
-                of.map(|stall| (Figure::Stalled(stall), 0)).collect()
+                let is_of =
+                    |stall: &Stall| stall.name().split_once('.').is_some_and(|(of, _)| of == resource);
+                Stall::ALL.into_iter().filter(is_of).map(Figure::Stalled).collect()
             }
         }
     }
@@ -175,40 +171,12 @@ impl Holds {
 pub type Unaccounted = (&'static str, &'static str);
 
 impl Layout {
-    /// The numbers that cgroups may have here, with what none has; `root` is where /proc is.
-    pub fn accounts(&self, root: &Path) -> (Vec<Figure>, Vec<Unaccounted>) {
-        let sources = self.sources(root);
-        let mut figures: Vec<Figure> =
-            sources.iter().flat_map(|source| source.2.figures()).map(|(figure, _)| figure).collect();
-        figures.sort_unstable();
-        let mut lacks = Vec::new();
-        let mut lack = |figure: Figure, what, why| {
-            if !figures.contains(&figure) {
-                lacks.push((what, why));
-            }
-        };
-        lack(
-            Figure::Periods,
-            "limits of CPU time of cgroups",
-            "no cgroup hierarchy here has the cpu controller",
-        );
-        lack(
-            Figure::Stalled(Stall::CpuSome),
-            "pressure of cgroups",
-            "the kernel does not account it to cgroups: before Linux 5.2, without CONFIG_PSI, with psi=0, or without a v2 hierarchy",
-        );
-        lack(Figure::Memory, "memory of cgroups", "no cgroup hierarchy here has the memory controller");
-        (figures, lacks)
-    }
-
     /// The files that cgroups may have here.
     fn sources(&self, root: &Path) -> Vec<&'static Source> {
         let mut sources: Vec<&Source> = Vec::new();
-        let has_v2 = |controller: &str| {
-            let file = self.v2.as_ref().map(|mount| mount.join("cgroup.controllers"));
-            let text = file.and_then(|file| std::fs::read_to_string(file).ok()).unwrap_or_default();
-            text.split_whitespace().any(|one| one == controller)
-        };
+        let file = self.v2.as_ref().map(|mount| mount.join("cgroup.controllers"));
+        let of_v2 = file.and_then(|file| std::fs::read_to_string(file).ok()).unwrap_or_default();
+        let has_v2 = |controller: &str| of_v2.split_whitespace().any(|one| one == controller);
         if self.v1_mount(CPU).is_some() {
             sources.extend(&CPU_V1);
         } else if has_v2(CPU) {
@@ -228,17 +196,6 @@ impl Layout {
         };
         sources.extend(PRESSURE.iter().filter(is_accounted));
         sources
-    }
-
-    /// The file of a cgroup; `None` where its hierarchy is not mounted, or the path leads elsewhere.
-    fn account_file(&self, path: &Untrusted, source: &Source) -> Option<PathBuf> {
-        let mount = match source.0 {
-            Some(controller) => self.v1_mount(controller)?,
-            None => self.v2.as_deref()?,
-        };
-        let path = path.to_path();
-        let climbs = path.components().any(|part| part == Component::ParentDir);
-        (!climbs).then(|| mount.join(path.strip_prefix("/").unwrap_or(&path)).join(source.1))
     }
 }
 
@@ -260,8 +217,27 @@ pub struct AccountFiles(Vec<(Holds, File)>);
 impl Accounting {
     /// Those of a host; `root` is where /proc is.
     pub fn new(layout: Layout, root: &Path) -> Self {
-        let (figures, lacks) = layout.accounts(root);
-        Self { sources: layout.sources(root), layout, figures, lacks }
+        let sources = layout.sources(root);
+        let mut figures: Vec<Figure> = sources.iter().flat_map(|source| source.2.figures()).collect();
+        figures.sort_unstable();
+        let mut lacks = Vec::new();
+        let mut lack = |figure: Figure, what, why| {
+            if !figures.contains(&figure) {
+                lacks.push((what, why));
+            }
+        };
+        lack(
+            Figure::Periods,
+            "limits of CPU time of cgroups",
+            "no cgroup hierarchy here has the cpu controller",
+        );
+        lack(
+            Figure::Stalled(Stall::CpuSome),
+            "pressure of cgroups",
+            "the kernel does not account it to cgroups: before Linux 5.2, without CONFIG_PSI, with psi=0, or without a v2 hierarchy",
+        );
+        lack(Figure::Memory, "memory of cgroups", "no cgroup hierarchy here has the memory controller");
+        Self { layout, sources, figures, lacks }
     }
 
     /// How many files a cgroup has at most.
@@ -280,9 +256,9 @@ impl Accounting {
     pub fn open(&self, path: &Untrusted) -> (AccountFiles, Figures) {
         let (mut files, mut figures) = (Vec::new(), Figures::new());
         for source in &self.sources {
-            let Some(file) = self.layout.account_file(path, source) else { continue };
-            let Ok(file) = File::open(file) else { continue };
-            // One whose controller is not enabled there says nothing, and is not asked again.
+            let Some(folder) = self.layout.folder_of(source.0, path) else { continue };
+            let Ok(file) = File::open(folder.join(source.1)) else { continue };
+            // Where the controller of a file is not enabled reading fails, and is not tried again.
             if let Ok(text) = read(&file) {
                 figures.extend(source.2.parse(&text));
                 files.push((source.2, file));

@@ -10,7 +10,7 @@ use std::{
         ffi::OsStrExt,
         fs::{DirEntryExt as _, MetadataExt as _},
     },
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
 };
 
 use serde::{Deserialize, Serialize};
@@ -246,6 +246,16 @@ impl Layout {
         self.controllers.iter().find(|(name, _)| *name == controller).map(|(_, mount)| mount.as_path())
     }
 
+    /// The folder of the cgroup with this path in the v1 hierarchy of a controller, or in the v2 hierarchy without one; `None` where that is
+    /// not mounted, or the path leads elsewhere.
+    pub(super) fn folder_of(&self, controller: Option<&str>, path: &Untrusted) -> Option<PathBuf> {
+        let mount = match controller {
+            Some(controller) => self.v1_mount(controller)?,
+            None => self.v2.as_deref()?,
+        };
+        (!climbs(&path.to_path())).then(|| folder(mount, path))
+    }
+
     /// The folder of the cgroup with this path; `None` without a v2 hierarchy.
     pub(super) fn folder(&self, path: &Untrusted) -> Option<PathBuf> {
         Some(folder(self.v2.as_deref()?, path))
@@ -254,8 +264,7 @@ impl Layout {
     /// The cgroup at a path from the root, if it is there and the path leads nowhere else.
     pub(super) fn below(&self, path: &Path) -> Option<Cgroup> {
         let path: PathBuf = Path::new("/").join(path).components().collect();
-        let climbs = path.components().any(|part| part == std::path::Component::ParentDir);
-        if climbs { None } else { self.at(&Untrusted::from(path.as_path())) }
+        if climbs(&path) { None } else { self.at(&Untrusted::from(path.as_path())) }
     }
 
     fn exact(&self, path: &Path, given: &str) -> Result<Cgroup, ResolveError> {
@@ -282,6 +291,11 @@ pub(crate) fn sees_all(root: &Path) -> bool {
     let is_first = namespace.is_ok_and(|namespace| namespace == Path::new(FIRST_NAMESPACE));
     let mounts = mount::of_process(root, "self").unwrap_or_default();
     is_first || mounts.iter().any(|mount| mount.kind == b"cgroup2" && is_above(&mount.part))
+}
+
+/// Whether a path leads out of where it begins.
+fn climbs(path: &Path) -> bool {
+    path.components().any(|part| part == Component::ParentDir)
 }
 
 fn folder(mount: &Path, path: &Untrusted) -> PathBuf {

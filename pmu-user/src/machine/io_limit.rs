@@ -108,7 +108,7 @@ impl Layout {
     pub fn io_limits(&self, cgroup: &Cgroup, root: &Path) -> Vec<IoLimit> {
         let v2 = self.folder(&cgroup.path).and_then(|folder| fs::read_to_string(folder.join("io.max")).ok());
         let mut limits: Vec<IoLimit> = v2.iter().flat_map(|text| text.lines()).flat_map(of_v2).collect();
-        if let Some(folder) = self.blkio_folder(&cgroup.path) {
+        if let Some(folder) = self.folder_of(Some(BLKIO), &cgroup.path) {
             limits.extend(of_v1(&folder));
         }
         limits.iter_mut().for_each(|limit| limit.name = called(root, limit.device));
@@ -134,13 +134,6 @@ impl Layout {
         };
         self.v2.as_deref().is_some_and(|mount| all(mount).any(has_v2))
             || self.v1_mount(BLKIO).is_some_and(|mount| all(mount).any(|folder| !of_v1(&folder).is_empty()))
-    }
-
-    fn blkio_folder(&self, path: &Untrusted) -> Option<PathBuf> {
-        let path = path.to_path();
-        let climbs = path.components().any(|part| part == std::path::Component::ParentDir);
-        let mount = self.v1_mount(BLKIO).filter(|_| !climbs)?;
-        Some(mount.join(path.strip_prefix("/").unwrap_or(&path)))
     }
 }
 

@@ -1,10 +1,7 @@
 //! What limits of CPU time did to cgroups: `cpu.stat` beside `cpu.max` of the v2 hierarchy (Documentation/admin-guide/cgroup-v2.rst, CPU), and
 //! beside `cpu.cfs_quota_us` where a v1 hierarchy has the controller (Documentation/scheduler/sched-bwc.rst).
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{fs, path::Path};
 
 use serde::{Deserialize, Serialize};
 
@@ -112,7 +109,7 @@ impl Layout {
 
     /// The same of a cgroup of the v1 hierarchy that has the controller.
     pub fn throttling_v1(&self, path: &Untrusted) -> Option<Throttling> {
-        let folder = self.cpu_folder(path)?;
+        let folder = self.folder_of(Some(CPU), path)?;
         let so_far = Throttling::parse(&text(&folder, "cpu.stat")?)?;
         let (quota, period) = (text(&folder, "cpu.cfs_quota_us"), text(&folder, "cpu.cfs_period_us"));
         let limit = quota.zip(period).and_then(|(quota, period)| CpuLimit::of_v1(&quota, &period));
@@ -140,7 +137,7 @@ impl Layout {
 
     /// Is there such a cgroup in the v1 hierarchy that limits CPU time?
     pub fn has_cpu_path(&self, path: &Untrusted) -> bool {
-        self.cpu_folder(path).is_some_and(|folder| folder.is_dir())
+        self.folder_of(Some(CPU), path).is_some_and(|folder| folder.is_dir())
     }
 
     /// Paths of at most `most` cgroups in that hierarchy, of the one at `path` and those below it, parents first.
@@ -154,13 +151,6 @@ impl Layout {
     /// Id of the v2 cgroup at the same path; 0 where there is none: runtimes give a container the same path in every hierarchy.
     pub fn id_at(&self, path: &Untrusted) -> u64 {
         self.at(path).map_or(0, |Cgroup { id: CgroupId(id), .. }| id)
-    }
-
-    fn cpu_folder(&self, path: &Untrusted) -> Option<PathBuf> {
-        let path = path.to_path();
-        let climbs = path.components().any(|part| part == std::path::Component::ParentDir);
-        let mount = self.v1_mount(CPU).filter(|_| !climbs)?;
-        Some(mount.join(path.strip_prefix("/").unwrap_or(&path)))
     }
 }
 

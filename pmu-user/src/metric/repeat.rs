@@ -46,9 +46,9 @@ pub fn over_runs(runs: &[&Value]) -> Value {
             .map_or_else(|| Value::Missing("there was no run".to_owned()), |one| Value::Known(*one));
     };
     let count = known.len() as f64;
-    let mean = known.iter().map(|one| one.estimate).sum::<f64>() / count;
-    let squares: f64 = known.iter().map(|one| (one.estimate - mean).powi(2)).sum();
-    let half = student_quantile(count - 1.0) * (squares / (count - 1.0) / count).sqrt();
+    let estimates: Vec<f64> = known.iter().map(|one| one.estimate).collect();
+    let (mean, error) = mean_and_error(&estimates);
+    let half = student_quantile(count - 1.0) * error;
     let scaled = known.iter().any(|one| one.how == How::Scaled);
     Value::Known(Known {
         estimate: mean,
@@ -58,6 +58,14 @@ pub fn over_runs(runs: &[&Value]) -> Value {
         coverage: known.iter().map(|one| one.coverage).sum::<f64>() / count,
         how: if scaled { How::Scaled } else { first.how },
     })
+}
+
+/// Mean of two values or more, and its standard error.
+pub fn mean_and_error(values: &[f64]) -> (f64, f64) {
+    let count = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (mean, (squares / (count - 1.0) / count).sqrt())
 }
 
 /// Of ratios of several runs that of the sums, as a long run of all would have it: a mean of ratios weighs a short run like a long one.

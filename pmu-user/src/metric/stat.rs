@@ -15,7 +15,7 @@ use crate::{
     drain::{CountsDrain, Owner, counts::Part},
     plan::{
         Target,
-        count::{AskedEvent, CountPlan, Place},
+        count::{AskedEvent, CountPlan, Place, TOOL_PMU},
     },
     table::event_syntax::Selected,
 };
@@ -121,7 +121,7 @@ impl Stat {
 
     /// Puts times of the run where they were asked for as events.
     fn fill_in_times(&mut self) {
-        for row in self.rows.iter_mut().filter(|row| row.pmu == TIMES_OF_RUN) {
+        for row in self.rows.iter_mut().filter(|row| row.pmu == TOOL_PMU) {
             let value = match row.event.as_str() {
                 "user_time" => self.user.clone(),
                 "system_time" => self.system.clone(),
@@ -198,8 +198,6 @@ impl Stat {
     }
 }
 
-/// The PMU's name of events that are times of the run.
-const TIMES_OF_RUN: &str = "tool";
 /// Why there are no times of a command.
 const NO_END: &str = "it is a command's, and known when that has ended";
 

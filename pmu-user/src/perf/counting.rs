@@ -88,7 +88,7 @@ impl Counting {
         }
     }
 
-    /// As [`Counting::open`], but an event that the kernel refuses is no error: [`Counting::unopened`] names it.
+    /// As [`Counting::open`], but an event that the kernel refuses is not an error: [`Counting::unopened`] names it.
     ///
     /// # Errors
     ///

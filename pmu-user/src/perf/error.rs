@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use crate::{
     machine::{cpu::Cpu, privilege::Privileges},
     plan::{Class, Sampling},
-    table::event_syntax::{Instance, Selected},
+    table::event_syntax::{Instance, Modifiers, Selected},
 };
 
 /// Whom and where an event counts.
@@ -50,8 +50,8 @@ pub struct OpenError {
     pub(super) advice: &'static str,
     /// What it was opened for.
     pub(super) purpose: Purpose,
-    /// May it count in user mode only, which its name does not say?
-    pub(super) may_be_user_only: bool,
+    /// Its modifiers if they say no mode, so that it may count in user mode alone.
+    pub(super) modeless: Option<Modifiers>,
 }
 
 /// What an event is opened for: that decides which rights it takes.
@@ -67,7 +67,7 @@ impl OpenError {
     pub(super) fn new(event: &str, pmu: Option<String>, site: Site, error: io::Error) -> Self {
         let event = event.to_owned();
         let (call, purpose) = ("perf_event_open", Purpose::Program);
-        Self { event, pmu, site, call, error, advice: ENCODING, purpose, may_be_user_only: false }
+        Self { event, pmu, site, call, error, advice: ENCODING, purpose, modeless: None }
     }
 
     /// For an event of a planned group.
@@ -90,18 +90,18 @@ impl OpenError {
     pub(super) fn of(event: &Selected, at: &Instance, site: Site, index: usize, error: io::Error) -> Self {
         let boxed = matches!(at.place, crate::machine::pmu::catalog::PmuCpus::Uncore(_));
         let modifiers = event.modifiers;
+        let has_mode = modifiers.user || modifiers.kernel || modifiers.hypervisor;
         let advice = match site {
             Site::Thread(_) | Site::Cgroup(_) if boxed => TASKLESS,
-            _ if boxed && (modifiers.user || modifiers.kernel || modifiers.hypervisor) => MODELESS,
+            _ if boxed && has_mode => MODELESS,
             _ if index > 0 => FULL,
             _ => ENCODING,
         };
-        let may_be_user_only = !(modifiers.user || modifiers.kernel || modifiers.hypervisor);
         let purpose = Purpose::Count;
         Self {
             advice,
             purpose,
-            may_be_user_only,
+            modeless: (!has_mode).then_some(modifiers),
             ..Self::new(&event.name, Some(at.pmu.clone()), site, error)
         }
     }
@@ -189,25 +189,18 @@ impl OpenError {
             return privileges.advice();
         }
         let advice = privileges.advice_to_count();
-        match (self.site, privileges.paranoid) {
+        match (self.site, privileges.paranoid, self.modeless) {
             // A filter refuses that as well.
             _ if privileges.is_filtered => advice,
             // Level 2 keeps the kernel's share from unprivileged processes (kernel/events/core.c,
             // `perf_event_open`, 6.12).
-            (Site::Thread(_), Some(2)) if self.may_be_user_only => {
-                format!("{advice}\nwithout it: count user mode only, as {}", in_user_mode(&self.event))
+            (Site::Thread(_), Some(2), Some(modifiers)) => {
+                let name = modifiers.in_user_mode(&self.event);
+                format!("{advice}\nwithout it: count user mode only, as {name}")
             }
             _ => advice,
         }
     }
-}
-
-/// An event's name with `u`, behind the modifiers that it has.
-fn in_user_mode(event: &str) -> String {
-    const MODIFIERS: &str = "GHIpPSDWeb";
-    let modified =
-        event.rsplit_once(':').is_some_and(|(_, last)| last.chars().all(|c| MODIFIERS.contains(c)));
-    if modified { format!("{event}u") } else { format!("{event}:u") }
 }
 
 const PERMISSION: &str = "permission denied (EACCES)";
@@ -222,10 +215,11 @@ const MODELESS: &str = "a PMU outside the cores cannot tell user from kernel mod
 
 #[cfg(test)]
 mod tests {
-    use super::{OpenError, Site, in_user_mode};
+    use super::{OpenError, Site};
     use crate::{
         machine::{cpu::Cpu, privilege::Privileges},
         plan::Class,
+        table::event_syntax::Modifiers,
     };
 
     #[test]
@@ -236,19 +230,17 @@ mod tests {
             is_filtered: false,
             ..Privileges::read(std::path::Path::new("/"))
         };
-        let refused = |may_be_user_only| OpenError {
+        let refused = |modeless| OpenError {
             purpose: super::Purpose::Count,
-            may_be_user_only,
+            modeless,
             ..OpenError::new("task-clock", None, Site::Thread(1), std::io::Error::from_raw_os_error(1))
         };
         let hint = |error: &OpenError, privileges| error.hint(privileges).unwrap();
-        let plain = refused(true);
+        let plain = refused(Some(Modifiers::default()));
         assert!(hint(&plain, &privileges).ends_with("as task-clock:u"));
-        assert!(!hint(&refused(false), &privileges).contains("user mode"), "it counts user mode already");
+        assert!(!hint(&refused(None), &privileges).contains("user mode"), "it counts user mode already");
         let filtered = Privileges { is_filtered: true, ..privileges.clone() };
         assert!(!hint(&plain, &filtered).contains("user mode"), "that is refused as well");
-        assert_eq!(in_user_mode("cycles:pp"), "cycles:ppu");
-        assert_eq!(in_user_mode("sched:sched_switch"), "sched:sched_switch:u");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::{path::Path, time::Duration};
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    events::{TIMES, TOOL},
+    events::{TIMES, TOOL, TOOL_PMU},
     place::{Aggregate, Place},
 };
 use super::{
@@ -52,13 +52,8 @@ pub struct CountPlan {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay: Option<Duration>,
     /// Is what this process may not count left out, instead of an error?
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub if_possible: bool,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-const fn is_false(flag: &bool) -> bool {
-    !*flag
 }
 
 /// What [`CountPlan::new`] is given: the events, and how their counts are put together.
@@ -221,7 +216,7 @@ impl CountPlan {
             if modifiers.user || modifiers.kernel || modifiers.hypervisor || is_time {
                 continue;
             }
-            event.name = events::in_user_mode(&event.name, modifiers);
+            event.name = modifiers.in_user_mode(&event.name);
             event.modifiers.user = true;
             is_limited = true;
             if !events::happens_in_user_mode(event) {
@@ -233,7 +228,7 @@ impl CountPlan {
             match asked.found {
                 Ok(index) => asked.name.clone_from(&names[index as usize]),
                 Err(_) if !asked.name.contains([':', '/']) => {
-                    asked.name = events::in_user_mode(&asked.name, Modifiers::default());
+                    asked.name = Modifiers::default().in_user_mode(&asked.name);
                 }
                 Err(_) => {}
             }

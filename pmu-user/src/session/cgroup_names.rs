@@ -92,7 +92,7 @@ impl CgroupNames {
         told
     }
 
-    /// Containers that have another name than was told, as one has that gave its name to the next.
+    /// Containers that were renamed since they were reported, as one is that gave its name to the next.
     fn renamed(&mut self) -> Vec<CgroupName> {
         let now = |path: &Untrusted| self.containers.identity(path);
         let is_renamed = |(path, name): (&Untrusted, &Option<Untrusted>)| {

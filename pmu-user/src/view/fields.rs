@@ -1,11 +1,12 @@
 //! Counts in the fields that `perf stat -x` has: value, unit, event, time on a counter, its share, metric and the metric's unit; in front of
-//! them what rows are told apart by.
+//! them the interval, the CPUs or the target of a row.
 
 use std::io::{self, Write};
 
 use super::{csv::text, stage::Stage, text::Style};
 use crate::{
     metric::{
+        repeat::mean_and_error,
         stat::{Row, Stat, Support},
         value::Known,
     },
@@ -77,13 +78,11 @@ fn amount(row: &Row) -> (String, String) {
 /// Standard deviation of the mean of the runs, as a share of the mean.
 fn spread(row: &Row) -> f64 {
     let known: Vec<f64> = row.of_runs.iter().filter_map(|run| Some(run.known()?.estimate)).collect();
-    let runs = known.len() as f64;
-    let mean = known.iter().sum::<f64>() / runs;
-    if known.len() < 2 || mean == 0.0 {
+    if known.len() < 2 {
         return 0.0;
     }
-    let squares: f64 = known.iter().map(|value| (value - mean).powi(2)).sum();
-    (squares / (runs - 1.0) / runs).sqrt() / mean
+    let (mean, error) = mean_and_error(&known);
+    if mean == 0.0 { 0.0 } else { error / mean }
 }
 
 /// What the count says about another, and its unit, in perf's words; nothing where perf has none.

@@ -18,7 +18,7 @@ struct Blob {
     size: usize,
 }
 
-/// What containers know the image by. A name without a registry would be one of Docker's, where others may give it to what they like.
+/// Name of the image. Without a registry it would be one of Docker's, where anyone may publish another image under it.
 const REPOSITORY: &str = "localhost/pmbpf";
 
 /// The image for a processor: its manifest as others point to it, and the folder that has it.

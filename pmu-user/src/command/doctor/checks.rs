@@ -268,9 +268,7 @@ fn programs(machine: &Machine, privileges: &Privileges, kernel: &Kernel, root: &
                 if code != 0 {
                     code = if not_permitted { 4 } else { 5 };
                 }
-                // Rights that are missing are a check of their own.
-                let lacks = not_permitted && !privileges.can_collect();
-                let fix = if lacks { String::new() } else { hint.unwrap_or_default() };
+                let fix = fix((class, hint), privileges);
                 let (status, disables) = match used {
                     Some(_) => (Status::Limited, "this way of counting; the other one is used"),
                     None => (Status::Missing, "this way of counting"),
@@ -280,6 +278,12 @@ fn programs(machine: &Machine, privileges: &Privileges, kernel: &Kernel, root: &
         });
     }
     (checks, code)
+}
+
+/// What helps where loading was refused for this, with this hint. Rights that are missing are a check of their own.
+fn fix((class, hint): (Class, Option<String>), privileges: &Privileges) -> String {
+    let lacks = class == Class::NotPermitted && !privileges.can_collect();
+    hint.filter(|_| !lacks).unwrap_or_default()
 }
 
 /// Class, words and hint of an error.

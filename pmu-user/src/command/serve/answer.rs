@@ -139,9 +139,7 @@ impl Answers {
         }
         answer
     }
-}
 
-impl Answers {
     /// Records that the reader of a request sees a snapshot. Two Prometheus of one address differ by their scrape timeouts, or by a query of their own.
     fn see<B>(&self, request: &Request<B>, from: IpAddr, sequence: u64) {
         const SCRAPE_TIMEOUT: HeaderName = HeaderName::from_static("x-prometheus-scrape-timeout-seconds");

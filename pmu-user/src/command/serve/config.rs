@@ -46,11 +46,11 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// It cannot be read, or says something that is not understood or cannot be: nothing in it is passed over.
+    /// It cannot be read, or has an unknown key or a value out of range: nothing in it is passed over.
     pub(super) fn with(&self, path: &Path, measured: Measured) -> anyhow::Result<Self> {
         let text =
             file::read_regular(path, BYTES_MAX).with_context(|| format!("cannot read {}", path.display()))?;
-        let text = str::from_utf8(&text).context("it is no UTF-8");
+        let text = str::from_utf8(&text).context("it is not UTF-8");
         text.and_then(|text| self.parse(text, measured)).with_context(|| path.display().to_string())
     }
 

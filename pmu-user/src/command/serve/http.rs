@@ -74,7 +74,7 @@ impl Site {
         Arc::clone(&self.web.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Reads the web configuration again, which takes the right to do so; one that cannot be read, or that asks for less, changes nothing.
+    /// Reads the web configuration again, which takes the right to do so; one that cannot be read, or that requires less of clients, changes nothing.
     pub(super) fn reload(&self) {
         let Some(file) = &self.file else { return };
         let read = Web::read(file).and_then(|web| match web.opens(&self.web()) {

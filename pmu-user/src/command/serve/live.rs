@@ -55,7 +55,7 @@ use crate::{
 
 /// The longest time between two drains.
 const TICK_MAX: Duration = Duration::from_secs(5);
-/// Length of an interval unless told otherwise.
+/// Default length of an interval.
 const INTERVAL: Duration = Duration::from_secs(5);
 /// The same beside a flight recorder: an incident of two seconds fills one.
 const INTERVAL_OF_RULES: Duration = Duration::from_secs(1);
@@ -315,7 +315,7 @@ async fn count(
     Ok(())
 }
 
-/// What systemd is told after the first interval; after others, the second of it.
+/// Notifications of systemd after the first interval; after others the second of them.
 const BEGUN: [NotifyState<'_>; 2] = [NotifyState::Ready, NotifyState::Watchdog];
 
 /// Tells systemd, where it has started us and waits for it.

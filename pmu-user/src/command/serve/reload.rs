@@ -49,7 +49,7 @@ impl Reloader {
             confine(Duty::Reread);
             let (Ok(site), Ok(runtime)) = (receiver.recv(), runtime()) else { return };
             runtime.block_on(async {
-                // What a service is told when its files are to be read again; to others it says that their terminal is gone.
+                // For a service SIGHUP means that its files are to be read again.
                 let Ok(mut hangup) = signal(SignalKind::hangup()) else { return };
                 while hangup.recv().await.is_some() {
                     site.reload();

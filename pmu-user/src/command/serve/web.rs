@@ -64,7 +64,7 @@ impl Web {
     }
 
     fn parse(text: &[u8], folder: &Path) -> anyhow::Result<Self> {
-        let text = std::str::from_utf8(text).context("it is no UTF-8")?;
+        let text = std::str::from_utf8(text).context("it is not UTF-8")?;
         let document = yaml::document(text)?;
         let mut web = Self::default();
         for (key, value) in entries(&document, "").collect::<Result<Vec<_>, _>>()? {

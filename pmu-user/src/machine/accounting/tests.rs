@@ -46,7 +46,7 @@ fn a_cgroup_of_the_v2_hierarchy_says_its_throttling_pressure_and_memory() {
         (Figure::MemoryOom, 3),
         (Figure::MemoryOomKill, 4),
     ];
-    assert_eq!(now, expected, "and memory.max of `max` is no limit");
+    assert_eq!(now, expected, "and memory.max of `max` is not a limit");
     assert_eq!((files.count(), accounting.files_max()), (6, 6), "one file each");
     std::fs::write(tree.root.join("v2/web/memory.current"), "12288\n").unwrap();
     assert!(files.read().unwrap().contains(&(Figure::Memory, 12288)), "from the descriptor that stays open");
@@ -68,13 +68,13 @@ fn a_v1_hierarchy_says_it_in_its_own_files_and_the_v2_one_beside_it_has_the_pres
     ]);
     let at = |name: &str| -> PathBuf { tree.root.join(name) };
     let layout = Layout { controllers: vec![("cpu", at("cpu")), ("memory", at("memory"))], ..v2(&tree) };
-    let (figures, lacks) = layout.accounts(&tree.root);
+    let accounting = Accounting::new(layout, &tree.root);
+    let Accounting { figures, lacks, .. } = &accounting;
     assert!(
         figures.contains(&Figure::MemoryOomKill) && !figures.contains(&Figure::MemoryHigh),
         "{figures:?}"
     );
     assert_eq!(lacks.len(), 1, "{lacks:?}: pressure of the CPU");
-    let accounting = Accounting::new(layout, &tree.root);
     let (_, mut now) = accounting.open(&Untrusted::from("/web"));
     now.sort_unstable();
     let expected = [
@@ -95,7 +95,7 @@ fn a_v1_hierarchy_says_it_in_its_own_files_and_the_v2_one_beside_it_has_the_pres
 #[test]
 fn what_no_hierarchy_accounts_is_named_with_the_reason() {
     let tree = Tree::new(&[("v2/cgroup.controllers", "io\n")]);
-    let (figures, lacks) = v2(&tree).accounts(&tree.root);
+    let Accounting { figures, lacks, .. } = Accounting::new(v2(&tree), &tree.root);
     assert_eq!(figures, []);
     let what: Vec<&str> = lacks.iter().map(|(what, _)| *what).collect();
     assert_eq!(what, ["limits of CPU time of cgroups", "pressure of cgroups", "memory of cgroups"]);

@@ -86,7 +86,7 @@ pub struct Container {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<Untrusted>,
     /// Does it only hold a pod's namespaces, or watch another one?
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_infrastructure: bool,
 }
 
@@ -113,11 +113,6 @@ impl Container {
     pub fn short_id(&self) -> String {
         self.id.terminal().chars().take(SHORT_ID_DIGITS).collect()
     }
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
-const fn is_false(value: &bool) -> bool {
-    !*value
 }
 
 /// Whose a cgroup is, as far as that is known. Two cgroups with one are not the same.

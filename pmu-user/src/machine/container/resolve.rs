@@ -114,15 +114,13 @@ pub fn named(
     containers: &Containers,
 ) -> Result<Vec<(Cgroup, Option<String>)>, ResolveError> {
     let all = candidates(layout, containers)?;
+    let names: Vec<_> = all.iter().map(Candidate::name).collect();
     let mut times: HashMap<String, usize> = HashMap::new();
-    for (name, _) in all.iter().filter_map(Candidate::name) {
-        *times.entry(name).or_default() += 1;
+    for (name, _) in names.iter().flatten() {
+        *times.entry(name.clone()).or_default() += 1;
     }
-    let name = |one: &Candidate| {
-        let (name, by_id) = one.name()?;
-        if times[&name] == 1 { Some(name) } else { by_id }
-    };
-    let names: Vec<Option<String>> = all.iter().map(name).collect();
+    let alone = |(name, by_id): (String, Option<String>)| if times[&name] == 1 { Some(name) } else { by_id };
+    let names = names.into_iter().map(|name| name.and_then(alone));
     Ok(all.into_iter().map(|one| one.cgroup).zip(names).collect())
 }
 

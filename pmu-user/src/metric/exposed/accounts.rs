@@ -41,20 +41,19 @@ pub struct Account {
     pub figures: Figures,
 }
 
-/// The families, each with what one of a figure is in its unit.
-const FAMILIES: [(Figure, &str, Option<&str>, f64, &str); 17] = [
-    (
+/// A figure's family: its name, its unit, what one of the figure is in that, and what it says.
+type OfFigure = (Figure, &'static str, Option<&'static str>, f64, &'static str);
+
+/// The families.
+const FAMILIES: [OfFigure; 17] = [
+    times(
         Figure::Periods,
         "cpu_periods",
-        None,
-        1.0,
         "Periods of its limit of CPU time in which it had something to run.",
     ),
-    (
+    times(
         Figure::ThrottledPeriods,
         "cpu_throttled_periods",
-        None,
-        1.0,
         "Periods in which its limit of CPU time was used up.",
     ),
     (
@@ -79,51 +78,42 @@ const FAMILIES: [(Figure, &str, Option<&str>, f64, &str); 17] = [
         "pressure_irq_full_seconds",
         "Time that interrupts kept all of its tasks from a CPU.",
     ),
-    (Figure::Memory, "memory_bytes", BYTES, 1.0, "Memory that is charged to it, page cache included."),
-    (Figure::MemoryPeak, "memory_peak_bytes", BYTES, 1.0, "The most memory that was ever charged to it."),
-    (Figure::MemoryLimit, "memory_limit_bytes", BYTES, 1.0, "The most memory that may be charged to it."),
-    (
+    bytes(Figure::Memory, "memory_bytes", "Memory that is charged to it, page cache included."),
+    bytes(Figure::MemoryPeak, "memory_peak_bytes", "The most memory that was ever charged to it."),
+    bytes(Figure::MemoryLimit, "memory_limit_bytes", "The most memory that may be charged to it."),
+    times(
         Figure::MemoryHigh,
         "memory_high_events",
-        None,
-        1.0,
         "Times that it was slowed down to give memory back, above memory.high.",
     ),
-    (
-        Figure::MemoryMax,
-        "memory_max_events",
-        None,
-        1.0,
-        "Times that it had as much memory as its limit allows.",
-    ),
-    (
+    times(Figure::MemoryMax, "memory_max_events", "Times that it had as much memory as its limit allows."),
+    times(
         Figure::MemoryOom,
         "memory_oom_events",
-        None,
-        1.0,
         "Times that it was at its limit and no memory could be taken from it.",
     ),
-    (
+    times(
         Figure::MemoryOomKill,
         "memory_oom_kill_events",
-        None,
-        1.0,
         "Processes of it that were killed for want of memory.",
     ),
 ];
 
 const SECONDS: Option<&str> = Some("seconds");
-const BYTES: Option<&str> = Some("bytes");
 
-const fn stall(
-    stall: Stall,
-    name: &'static str,
-    says: &'static str,
-) -> (Figure, &'static str, Option<&'static str>, f64, &'static str) {
+const fn times(figure: Figure, name: &'static str, says: &'static str) -> OfFigure {
+    (figure, name, None, 1.0, says)
+}
+
+const fn bytes(figure: Figure, name: &'static str, says: &'static str) -> OfFigure {
+    (figure, name, Some("bytes"), 1.0, says)
+}
+
+const fn stall(stall: Stall, name: &'static str, says: &'static str) -> OfFigure {
     (Figure::Stalled(stall), name, SECONDS, 1e-6, says)
 }
 
-/// Meets the families of these figures, so that there is room for them.
+/// Registers the families of these figures, so that there is room for them.
 pub(super) fn meet(figures: &[Figure], families: &mut Families) {
     figures.iter().for_each(|&figure| {
         family(families, figure);

@@ -41,7 +41,7 @@ fn waited(report: &Report) -> &[Waited] {
     report.tasks.as_ref().map_or(&[], |tasks| &tasks.waited)
 }
 
-/// Meets the families of a run that measures culprits: nothing may wait for long.
+/// Registers the families of a run that measures culprits, in which nothing may wait for long.
 pub(super) fn begin(families: &mut Families) {
     let _ = Ids::of(families);
 }

@@ -103,7 +103,7 @@ impl Exposed {
         exposed
     }
 
-    /// Meets what is measured of every target and may not happen for long: from the first snapshot on it is 0.
+    /// Registers what is measured of every target and may not happen for long: from the first snapshot on it is 0.
     fn begin(&mut self, header: &Header) {
         if let Some(tasks) = &header.tasks {
             self.families.of_targets(&metric::RUNQUEUE_LATENCY);
@@ -209,11 +209,11 @@ impl Exposed {
         self.claims.begin(report);
         if let Some(tasks) = &report.tasks {
             self.now_ns = tasks.from_ns.saturating_add(tasks.length_ns);
+            let next = self.next();
             for row in &tasks.owners {
                 let busy_ns = row.value(&metric::CPU_TIME).map_or(0.0, |known| known.estimate);
                 let Some(owner) = row.who.owner() else { continue };
                 let Some(name) = self.claims.name(owner) else { continue };
-                let next = Change { sequence: self.sequence, at_ns: self.now_ns };
                 self.targets.meet((owner, name), busy_ns as u64, next);
             }
         }

@@ -31,8 +31,7 @@ pub fn name(owner: &Owner) -> Option<String> {
 pub(super) fn container_base(owner: &Owner) -> Option<Untrusted> {
     let Owner::Cgroup { path, identity: Some(identity), .. } = owner else { return None };
     identity.container.as_ref().filter(|container| !container.is_infrastructure)?;
-    let inside = identity.inside.as_ref().map_or(&b""[..], Untrusted::as_bytes);
-    Some(Untrusted::new(path.as_bytes().strip_suffix(inside).unwrap_or(path.as_bytes())))
+    Some(Untrusted::new(outside(path, identity)))
 }
 
 /// The name of a container by the beginning of its id.

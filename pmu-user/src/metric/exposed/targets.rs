@@ -46,7 +46,7 @@ pub struct Bounds {
 enum State {
     /// Counted with all others.
     Other,
-    /// Its series are 0 until every reader has seen them; meanwhile it is counted with all others.
+    /// Its series are 0 until every reader has seen them; until then it is counted with all others.
     Begins(Change),
     /// Counted by itself.
     Own,
@@ -331,6 +331,7 @@ impl Targets {
 
     /// Forgets how targets were.
     pub(super) fn forget_states(&mut self) {
-        self.known.values_mut().for_each(|target| target.states = Arc::default());
+        let have = self.known.values_mut().filter(|target| !target.states.0.is_empty());
+        have.for_each(|target| target.states = Arc::default());
     }
 }

@@ -4,11 +4,16 @@
 use crate::{
     machine::pmu::catalog::{Catalog, PmuCpus},
     suggest::glob,
-    table::event_syntax::{Instance, Modifiers, ParsedGroup, Selected, SelectedGroup, What},
+    table::event_syntax::{
+        Instance, Modifiers, ParsedEvent, ParsedGroup, Selected, SelectedGroup, What, kernel,
+    },
 };
 
 /// `perf_event_attr.type` that the kernel does not have: the event is a time of the run (perf: `PERF_TYPE_TOOL`).
 pub const TOOL: u32 = u32::MAX - 1;
+
+/// The name of its PMU.
+pub const TOOL_PMU: &str = "tool";
 
 /// Times of a run, by the names that perf has for them.
 pub const TIMES: [&str; 3] = ["duration_time", "user_time", "system_time"];
@@ -19,7 +24,7 @@ pub(super) fn time_of_run(group: &ParsedGroup) -> Option<SelectedGroup> {
     let What::Named(name) = &member.what else { return None };
     let number = TIMES.iter().position(|time| time == name)?;
     let instance = Instance {
-        pmu: "tool".to_owned(),
+        pmu: TOOL_PMU.to_owned(),
         kind: TOOL,
         words: crate::machine::pmu::bits::Words([number as u64, 0, 0, 0]),
         place: PmuCpus::Anywhere,
@@ -58,7 +63,7 @@ pub(super) fn expanded(group: &ParsedGroup, catalog: &Catalog) -> Vec<ParsedGrou
             let colon = if member.modifiers.is_empty() { "" } else { ":" };
             let typed = format!("{system}:{name}{colon}{}", member.modifiers);
             let what = What::Tracepoint { system, name, settings: settings.clone() };
-            crate::table::event_syntax::ParsedEvent { what, typed, ..member.clone() }
+            ParsedEvent { what, typed, ..member.clone() }
         }));
         if members.len() == before {
             members.push(member.clone());
@@ -75,12 +80,6 @@ const OF_KERNEL_ALONE: [u64; 3] = [3, 4, 11];
 
 /// Can it happen in user mode?
 pub(super) fn happens_in_user_mode(event: &Selected) -> bool {
-    let of_kernel = |at: &Instance| at.kind == 1 && OF_KERNEL_ALONE.contains(&at.words.0[0]);
+    let of_kernel = |at: &Instance| at.kind == kernel::SOFTWARE && OF_KERNEL_ALONE.contains(&at.words.0[0]);
     !event.instances.iter().any(of_kernel)
-}
-
-/// The name with perf's `u` for user mode behind it: `cycles:u`, `cpu/cycles/u`, `cycles:Iu`.
-pub(super) fn in_user_mode(name: &str, modifiers: Modifiers) -> String {
-    let is_own = modifiers.is_empty() && !name.ends_with('/');
-    format!("{name}{}u", if is_own { ":" } else { "" })
 }

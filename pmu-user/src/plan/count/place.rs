@@ -1,4 +1,4 @@
-//! Where counts of CPUs are told separately: a CPU, a core or a socket, by what sysfs says of the layout.
+//! CPUs whose counts are rows of their own: a CPU, a core or a socket, by the topology in sysfs.
 
 use std::{collections::BTreeMap, fmt, path::Path};
 

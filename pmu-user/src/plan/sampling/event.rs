@@ -17,19 +17,14 @@ use crate::{
     table::{
         event::{self, Counts},
         event_syntax::{
-            Instance, List, Modifiers, Precise, ResolveError, Selected, SelectedGroup, resolve, resolve_with,
+            Instance, List, Modifiers, Precise, ResolveError, Selected, SelectedGroup,
+            kernel::{BREAKPOINT, CACHE, HARDWARE, SOFTWARE, TRACEPOINT},
+            resolve, resolve_with,
         },
         model::Tables,
         quantity::Quantity,
     },
 };
-
-/// `perf_event_attr.type` of the kernel's events of core PMUs, and of events that are no PMU's (include/uapi/linux/perf_event.h).
-const HARDWARE: u32 = 0;
-const SOFTWARE: u32 = 1;
-const TRACEPOINT: u32 = 2;
-const CACHE: u32 = 3;
-const BREAKPOINT: u32 = 5;
 
 /// Where cores differ, the upper half of a kernel event's number names the PMU.
 const LOWER_HALF: u64 = u32::MAX as u64;

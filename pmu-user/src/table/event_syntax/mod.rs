@@ -171,6 +171,12 @@ impl Modifiers {
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
+
+    /// The name of an event with these, with perf's `u` for user mode behind it: `cycles:u`, `cpu/cycles/u`, `cycles:Iu`.
+    pub fn in_user_mode(self, name: &str) -> String {
+        let colon = if self.is_empty() && !name.ends_with('/') { ":" } else { "" };
+        format!("{name}{colon}u")
+    }
 }
 
 impl fmt::Display for Modifiers {

@@ -385,3 +385,16 @@ fn a_breakpoint_has_an_address_a_length_and_an_access() {
     let odd = resolve(&List::parse("mem:0x1000/3:w").unwrap(), &catalog).unwrap_err();
     assert_eq!(odd.why, Why::BreakpointSize(3));
 }
+
+#[test]
+fn user_mode_stands_behind_the_modifiers_that_a_name_has() {
+    for (name, in_user_mode) in [
+        ("cycles", "cycles:u"),
+        ("cycles:pp", "cycles:ppu"),
+        ("sched:sched_switch", "sched:sched_switch:u"),
+        ("cpu/cycles/", "cpu/cycles/u"),
+    ] {
+        let event = List::parse(name).unwrap().groups[0].members[0].clone();
+        assert_eq!(event.modifiers.in_user_mode(name), in_user_mode);
+    }
+}

@@ -8,7 +8,7 @@ use std::{
     path::Path,
 };
 
-use super::{Check, Status, mount_v2, ok, worse};
+use super::{Check, Status, fix, mount_v2, ok, worse};
 use crate::{
     bpf::{
         Kernel, LoadError,
@@ -62,8 +62,7 @@ fn programs(machine: &Machine, privileges: &Privileges, kernel: &Kernel) -> Vec<
     let object = match IoObject::open(&wanted, machine, kernel) {
         Ok(object) => object,
         Err(error) => {
-            let lacks = error.class() == Class::NotPermitted && !privileges.can_collect();
-            let fix = if lacks { String::new() } else { error.hint(privileges).unwrap_or_default() };
+            let fix = fix((error.class(), error.hint(privileges)), privileges);
             return vec![worse(Status::Missing, requests, error.to_string(), "pmbpf io", &fix)];
         }
     };

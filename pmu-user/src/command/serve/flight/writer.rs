@@ -22,7 +22,7 @@ use crate::{
 
 /// The least time between dumps that somebody asks for: each is all that is kept.
 const APART: Duration = Duration::from_secs(10);
-/// For how long who requested a dump waits at most: a connection ends after 30 s.
+/// How long a request for a dump waits at most: a connection ends after 30 s.
 const AFTER_REQUEST_MAX: Duration = Duration::from_secs(20);
 /// How much later than it is due a drain may come before a dump is made without it.
 const LATE_MAX: Duration = Duration::from_secs(5);
@@ -184,7 +184,7 @@ struct Due {
     until: Instant,
 }
 
-/// Dumps that are to be made, and when one was made last that somebody asked for.
+/// Due dumps, and when a requested one was made last.
 struct Dumps {
     after: Duration,
     due: Vec<Due>,
@@ -208,7 +208,7 @@ impl Dumps {
         }
     }
 
-    /// Takes that somebody asks, or a rule is met, unless there was a dump just before.
+    /// Takes a request, or that a rule is met, unless there was a dump just before.
     fn ask(&mut self, ask: Ask, ring: &Ring, told: &Told) {
         if let Some(refusal) = self.too_soon(ask.cause) {
             return ask.refuse(refusal, told);
@@ -245,7 +245,7 @@ impl Dumps {
         }
     }
 
-    /// For how long there is no dump, of those that somebody asks for; rules wait for longer, and have done so.
+    /// For how long a request gets no dump; rules wait for longer, and have done so.
     fn too_soon(&self, cause: Cause) -> Option<Refusal> {
         if cause == Cause::Rule {
             return None;
@@ -282,7 +282,7 @@ impl Ask {
             self.because(),
             path.display()
         ));
-        // Whoever asked may be gone.
+        // The requester may be gone.
         let _ = self.answer.map(|answer| answer.send(Ok(name(path))));
     }
 
@@ -296,7 +296,7 @@ impl Ask {
             Refusal::Busy => "it is busy".to_owned(),
             Refusal::Failed(why) => why.clone(),
         };
-        // Whoever requested it is answered.
+        // A request is answered.
         if self.cause != Cause::Request {
             output::talk(&format!("flight recorder: {}, and there is no dump: {why}", self.because()));
         }
