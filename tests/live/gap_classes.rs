@@ -52,6 +52,9 @@ const LABELLED: [Made; 4] = [
     },
 ];
 
+/// Gaps without which a run shows nothing.
+const SOME: usize = 5;
+
 impl Made {
     /// Its gaps by the class that they were given; what a hypervisor took meanwhile is its own.
     fn classes(&self) -> BTreeMap<String, usize> {
@@ -64,6 +67,20 @@ impl Made {
         let gaps = rows.of_kind("gap").filter(|gap| gap["comm"] == self.workload && gap["class"] != "stolen");
         for gap in gaps.filter(|gap| self.is_own(gap)) {
             *classes.entry(gap["class"].as_str().unwrap().to_owned()).or_default() += 1;
+        }
+        classes
+    }
+
+    /// The same of as many runs as it takes to have some gaps: on a busy host it has little of a CPU in each of them.
+    fn some_classes(&self) -> BTreeMap<String, usize> {
+        let mut classes = BTreeMap::new();
+        for _ in 0..8 {
+            for (class, gaps) in self.classes() {
+                *classes.entry(class).or_default() += gaps;
+            }
+            if classes.values().sum::<usize>() >= SOME {
+                break;
+            }
         }
         classes
     }
@@ -88,11 +105,11 @@ fn classes_are_right_of_gaps_whose_cause_is_known() {
     for made in LABELLED.iter().filter(|made| has_vectors || made.class != "handler") {
         // Where a hypervisor stops CPUs as long and as often, masked gaps cannot be told from its own; it does not do so three times.
         let mut tries = (0..3).map(|_| {
-            let classes = made.classes();
+            let classes = made.some_classes();
             println!("{:8} {} {}: {classes:?}", made.class, made.workload, made.arguments.join(" "));
             (classes.get(made.class).copied().unwrap_or(0), classes.values().sum::<usize>())
         });
-        let found = tries.find(|(own, of_kind)| *own >= 5 && own * 100 >= of_kind * 95);
+        let found = tries.find(|(own, of_kind)| *own >= SOME && own * 100 >= of_kind * 95);
         let (own, of_kind) = found.unwrap_or_else(|| panic!("{} gaps are of other classes", made.class));
         right += own;
         all += of_kind;
@@ -107,29 +124,17 @@ fn what_masks_nothing_has_no_masked_gap() {
         return skipped("an emulated CPU takes minutes for as many ticks");
     }
     // Half of its ticks and samples find the kernel, and one of them in twenty where that lets interrupts in.
-    let output = output(&[
-        "-F",
-        "1999",
-        "--gap-min",
-        "50us",
-        "-o",
-        "-",
-        "--",
-        "taskset",
-        "-c",
-        "1",
-        "timeout",
-        "3",
-        "dd",
-        "if=/dev/zero",
-        "of=/dev/null",
-        "bs=1",
-        "status=none",
-    ]);
-    let rows = Rows::parse(&output.stdout);
+    let run = |seconds: &str| {
+        let begin = ["-F", "1999", "--gap-min", "50us", "-o", "-", "--", "taskset", "-c", "1"];
+        let command = ["timeout", seconds, "dd", "if=/dev/zero", "of=/dev/null", "bs=1", "status=none"];
+        Rows::parse(&output(&[&begin[..], &command].concat()).stdout)
+    };
+    let has_ticks =
+        |rows: &Rows| rows.summary()["blind"]["target"]["kernel_ticks"].as_u64() > Some(300);
+    // On a busy host it has little of the CPU.
+    let rows = ["3", "9", "27"].into_iter().map(run).find(has_ticks).expect("300 ticks in the kernel");
     let gaps: Vec<&Value> =
         rows.of_kind("gap").filter(|gap| gap["comm"] == "dd" && gap["class"] == "masked").collect();
-    assert!(rows.summary()["blind"]["target"]["kernel_ticks"].as_u64() > Some(300), "{:?}", rows.summary());
     println!("{} masked gaps", gaps.len());
     // Not one in 10,000 ticks and samples, of which there are as many here.
     assert!(gaps.len() <= 1, "{gaps:?}");

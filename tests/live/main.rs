@@ -34,6 +34,7 @@ mod blind;
 mod budget;
 mod cgroups;
 mod cleanup;
+mod collector;
 mod command;
 mod containers;
 mod cost_budget;

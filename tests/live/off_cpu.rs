@@ -243,7 +243,9 @@ fn what_blocks_longest_has_the_stack_that_led_there() {
             let stacks = stacks(&waits.rows, |owner| owner["tid"].as_f64() == Some(waits.tid));
             let times = || stacks.iter().map(|stack| &stack["time_ns"]);
             let sum: f64 = times().map(|time| time["value"].as_f64().unwrap()).sum();
-            waits.assert_waited(what, sum, 0.1);
+            // On a busy host it waits for a CPU after each of them, which has no stack.
+            let ready = waits.of("run_queue") + waits.of("throttled");
+            waits.assert_waited(what, sum + ready, 0.1);
             let blocked: f64 = BLOCKED.into_iter().map(|kind| waits.of(kind)).sum();
             assert_close("waits and their stacks", sum, blocked, 0.05, 0.0);
             assert!(
@@ -259,7 +261,7 @@ fn what_blocks_longest_has_the_stack_that_led_there() {
             assert!(names_kernel && !longest.iter().any(|name| name.ends_with("schedule")), "{}", stacks[0]);
             // Of the thread's own waits: what else waits in the run, and how long, is up to the machine.
             let first = stacks[0]["time_ns"]["value"].as_f64().unwrap();
-            assert!(first > 0.8 * waits.waited_ns(), "{first} of {}: {stacks:?}", waits.waited_ns());
+            assert!(first > 0.8 * blocked, "{first} of {blocked}: {stacks:?}");
             let all: f64 = self::stacks(&waits.rows, |_| true)
                 .iter()
                 .map(|stack| stack["time_ns"]["value"].as_f64().unwrap())

@@ -1,68 +1,14 @@
 //! What `pmbpf serve` pushes as profiles: whose samples they are, how many, and what the functions are called.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    io::{BufRead as _, BufReader, Read as _, Write as _},
-    net::{SocketAddr, TcpListener},
-    sync::{Arc, Mutex},
-    thread,
-};
-
-use flate2::read::MultiGzDecoder;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
+    collector::Collector,
     protobuf::Message,
     serve::Server,
     support::{Cgroup, wait_until},
     workloads::workload,
 };
-
-/// Heads and bodies, as they came.
-type Requests = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
-
-/// A collector that takes everything, and keeps what it is given.
-struct Collector {
-    address: SocketAddr,
-    requests: Requests,
-}
-
-impl Collector {
-    fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (address, requests) = (listener.local_addr().unwrap(), Arc::new(Mutex::new(Vec::new())));
-        let kept = Arc::clone(&requests);
-        // It ends with the process.
-        thread::spawn(move || {
-            for stream in listener.incoming() {
-                let mut stream = stream.unwrap();
-                let mut reader = BufReader::new(stream.try_clone().unwrap());
-                let (mut head, mut line) = (String::new(), String::new());
-                while reader.read_line(&mut line).unwrap() > 2 {
-                    head.push_str(&line);
-                    line.clear();
-                }
-                let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
-                let mut body = vec![0; length.unwrap().parse().unwrap()];
-                reader.read_exact(&mut body).unwrap();
-                let mut plain = Vec::new();
-                MultiGzDecoder::new(&body[..]).read_to_end(&mut plain).unwrap();
-                kept.lock().unwrap().push((head, plain));
-                write!(stream, "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").unwrap();
-            }
-        });
-        Self { address, requests }
-    }
-
-    fn profiles(&self) -> Profiles {
-        let mut all = Profiles::default();
-        for (head, body) in &*self.requests.lock().unwrap() {
-            assert!(head.starts_with("POST /v1development/profiles HTTP/1.1"), "{head}");
-            assert!(head.contains("content-type: application/x-protobuf"), "{head}");
-            all.add(&Message::read(body));
-        }
-        all
-    }
-}
 
 /// Samples by resource's name, of all profiles; by the function that they hit, too; the functions in stacks; and ids.
 #[derive(Default)]
@@ -74,6 +20,16 @@ struct Profiles {
 }
 
 impl Profiles {
+    fn of(collector: &Collector) -> Self {
+        let mut all = Self::default();
+        for (head, body) in &*collector.requests.lock().unwrap() {
+            assert!(head.starts_with("POST /v1development/profiles HTTP/1.1"), "{head}");
+            assert!(head.contains("content-type: application/x-protobuf"), "{head}");
+            all.add(&Message::read(body));
+        }
+        all
+    }
+
     fn add(&mut self, request: &Message) {
         let dictionary = request.messages(2).remove(0);
         let texts = dictionary.texts(5);
@@ -122,9 +78,9 @@ fn profiles_have_every_sample_of_a_cgroup_by_function_and_no_samples_twice() {
         .map(|(_, count)| count)
         .sum();
     assert_eq!(server.end(), Some(0));
-    let pushed = || collector.profiles().samples.values().sum::<u64>() as f64;
+    let pushed = || Profiles::of(&collector).samples.values().sum::<u64>() as f64;
     wait_until("the last profile came", || pushed() >= counted);
-    let (profiles, target) = (collector.profiles(), format!("path:{}", web.path));
+    let (profiles, target) = (Profiles::of(&collector), format!("path:{}", web.path));
     assert!(collector.requests.lock().unwrap().len() >= 3, "one every 2 s");
     // What was counted is what was pushed, one by one.
     assert!(counted > 300.0, "{counted}");

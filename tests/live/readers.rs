@@ -1,6 +1,8 @@
 //! Readers of `pmbpf serve`: each gets what short lives did, whatever the others read; nothing appears above 0; and two containers are
 //! never one.
 
+mod nightly;
+
 use std::{
     collections::BTreeMap,
     sync::atomic::{AtomicBool, Ordering},
@@ -25,16 +27,19 @@ struct Reader<'a> {
     grown_ns: f64,
     /// Series that it first saw above 0.
     lost: BTreeMap<String, f64>,
+    /// Series of all families in each scrape.
+    sizes: Vec<usize>,
 }
 
 impl<'a> Reader<'a> {
     fn new(server: &'a Server, path: &'static str) -> Self {
         let last = server.scrape_at(path);
-        Self { server, path, last, grown_ns: 0.0, lost: BTreeMap::new() }
+        Self { server, path, last, grown_ns: 0.0, lost: BTreeMap::new(), sizes: Vec::new() }
     }
 
     fn read(&mut self) {
         let now = self.server.scrape_at(self.path);
+        self.sizes.push(now.len());
         for (key, value) in now.iter().filter(|(key, _)| key.starts_with(CPU)) {
             match self.last.get(key) {
                 Some(before) => self.grown_ns += (value - before).max(0.0) * 1e9,

@@ -74,7 +74,8 @@ fn call_frame_information_leads_to_main_without_frame_pointers() {
     assert!(all > some() && whole * 100 >= all * 95, "{whole} of {all} samples lead to main");
     let ends = &rows.summary()["user_stacks"];
     let (samples, early) = (ends["samples"].as_u64().unwrap(), ends["end_early"].as_u64().unwrap());
-    assert!(early * 20 <= samples, "{ends}");
+    // What the loader and the kernel take is more of a short run, and more still on a busy host.
+    assert!(early * 20 <= samples + 20 * (samples - all), "{ends}");
     let unwound = ends["unwinding"]["unwound"].as_u64().unwrap();
     let kept = ends["unwinding"]["not_unwound"].as_object().unwrap().values();
     assert_eq!(
