@@ -11,6 +11,7 @@ use std::{
     fmt,
     os::unix::ffi::OsStrExt as _,
     path::PathBuf,
+    sync::Arc,
 };
 
 use serde::{
@@ -22,9 +23,9 @@ use sha2::{Digest as _, Sha256};
 /// What serde calls a value whose bytes are kept as they are, when JSON of strangers is read.
 const RAW: &str = "pmbpf::Untrusted";
 
-/// Bytes from outside. There is no `Display`, on purpose.
+/// Bytes from outside, which clones share. There is no `Display`, on purpose.
 #[derive(Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Untrusted(Box<[u8]>);
+pub struct Untrusted(Arc<[u8]>);
 
 /// Maps by names are asked with bytes: both compare and hash as the same bytes.
 impl Borrow<[u8]> for Untrusted {
@@ -43,7 +44,7 @@ impl Untrusted {
     /// Takes the bytes as they are.
     #[must_use]
     pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
-        Self(bytes.into().into_boxed_slice())
+        Self(bytes.into().into())
     }
 
     /// Takes the bytes up to the first zero, as the kernel ends its names.

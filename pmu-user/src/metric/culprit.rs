@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{OwnerOrTarget, groups::Groups, owners::Above};
 use crate::{
     drain::{Owner, TasksHeader, Work},
-    model::{CulpritIndex, Interval, Ledger, OwnerIndex},
+    model::{CulpritIndex, Interval, Ledger, OwnerIndex, added_up},
 };
 
 /// Who had a CPU.
@@ -57,25 +57,11 @@ impl Waited {
             return Vec::new();
         }
         let above = Above::new(header, ledger);
-        let rows = |owner: OwnerIndex| above.with(owner).map(|owner| groups.of(owner)).collect::<Vec<_>>();
-        let mut waits: BTreeMap<Option<OwnerIndex>, u64> = BTreeMap::new();
-        for (&owner, counts) in &interval.owners {
-            for row in rows(owner).into_iter().map(Some).chain([None]) {
-                let sum = waits.entry(row).or_default();
-                *sum = sum.saturating_add(counts.wait_ns);
-            }
-        }
-        let mut charged: BTreeMap<Option<OwnerIndex>, BTreeMap<CulpritIndex, u64>> = BTreeMap::new();
-        for (&(victim, culprit), &wait_ns) in &interval.charged {
-            let culprit = match culprit {
-                CulpritIndex::Owner(owner) => CulpritIndex::Owner(groups.of(owner)),
-                other => other,
-            };
-            for row in rows(victim).into_iter().map(Some).chain([None]) {
-                let sum = charged.entry(row).or_default().entry(culprit).or_default();
-                *sum = sum.saturating_add(wait_ns);
-            }
-        }
+        let rows = |owner| above.with(owner).map(|owner| Some(groups.of(owner))).chain([None]);
+        let waited = interval.owners.iter().filter(|(_, counts)| counts.wait_ns > 0);
+        let waits = waited.flat_map(|(&owner, counts)| rows(owner).map(|row| (row, counts.wait_ns)));
+        let waits = added_up(waits.collect());
+        let mut charged = charged(interval, groups, rows);
         // Names are taken once a pair, when its waits are added up.
         let named = |culprit| match culprit {
             CulpritIndex::Owner(owner) => Culprit::Owner(groups.owner(ledger, owner)),
@@ -83,17 +69,44 @@ impl Waited {
             CulpritIndex::Outside => Culprit::Outside,
             CulpritIndex::Migrated => Culprit::Migrated,
         };
-        let waited = waits.into_iter().filter(|&(_, wait_ns)| wait_ns > 0).map(|(row, wait_ns)| {
+        let waited = waits.into_iter().map(|(row, wait_ns)| {
             let who =
                 row.map_or(OwnerOrTarget::Target, |row| OwnerOrTarget::Owner(groups.owner(ledger, row)));
             let charged = charged.remove(&row).unwrap_or_default();
-            let charged = charged.into_iter().map(|(culprit, wait_ns)| (named(culprit), wait_ns)).collect();
+            let charged =
+                added_up(charged).into_iter().map(|(culprit, wait_ns)| (named(culprit), wait_ns)).collect();
             Self { who, wait_ns, charges: charges(wait_ns, charged) }
         });
         let mut waited: Vec<Self> = waited.collect();
         sort(&mut waited);
         waited
     }
+}
+
+/// Waits by row and culprit, in parts.
+fn charged<R: Iterator<Item = Option<OwnerIndex>>>(
+    interval: &Interval,
+    groups: &Groups,
+    rows: impl Fn(OwnerIndex) -> R,
+) -> BTreeMap<Option<OwnerIndex>, Vec<(CulpritIndex, u64)>> {
+    let mut charged: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    let mut of_victim = Vec::new();
+    let mut charges = interval.charged.iter().peekable();
+    // Those of a victim follow one another, and its rows are looked up once.
+    while let Some((&(victim, culprit), &wait_ns)) = charges.next() {
+        let culprit = match culprit {
+            CulpritIndex::Owner(owner) => CulpritIndex::Owner(groups.of(owner)),
+            other => other,
+        };
+        of_victim.push((culprit, wait_ns));
+        if charges.peek().is_none_or(|&(&(next, _), _)| next != victim) {
+            for row in rows(victim) {
+                charged.entry(row).or_default().extend_from_slice(&of_victim);
+            }
+            of_victim.clear();
+        }
+    }
+    charged
 }
 
 /// The target first, then those that waited longest.

@@ -1,6 +1,8 @@
 //! What interrupt handlers did, between readings.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+
+use foldhash::HashMap;
 
 use crate::{
     drain::{Handler, HandlerRow, InterruptedRow, SlotId, SpareInterruptsRow, TasksDrain},

@@ -6,7 +6,9 @@ mod rarely;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{self, BTreeMap, BTreeSet, HashSet};
+
+use foldhash::{HashMap, HashMapExt as _};
 
 use super::{
     CpuEvent,
@@ -49,7 +51,7 @@ pub struct Ledger {
     /// How many there have been.
     met: u32,
     /// Owners again: who has met them knows them under another name, too.
-    known: HashMap<Owner, OwnerIndex>,
+    known: collections::HashMap<Owner, OwnerIndex>,
     tree: Tree,
     /// Those that stand for processes of one name that have ended.
     ended: BTreeMap<Untrusted, OwnerIndex>,
@@ -92,7 +94,7 @@ impl Ledger {
             samples_until_ns: None,
             owners: BTreeMap::from([(OTHER, (Owner::Other, None))]),
             met: 1,
-            known: HashMap::from([(Owner::Other, OTHER)]),
+            known: collections::HashMap::from([(Owner::Other, OTHER)]),
             tree: Tree::default(),
             ended: BTreeMap::new(),
             owner_of_slot: HashMap::new(),

@@ -26,7 +26,7 @@ mod tree;
 pub use self::{
     cpu_counts::{CpuCounts, CpuEvent},
     cpu_time::CpuTime,
-    culprit::CulpritIndex,
+    culprit::{CulpritIndex, added_up},
     difference::OwnCost,
     fold::{BOUNDS, Bounds, is_kernel, is_rest},
     followed::FollowedPaths,

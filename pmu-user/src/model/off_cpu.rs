@@ -1,6 +1,6 @@
 //! For how long owners' tasks were off the CPU, between readings.
 
-use std::collections::HashMap;
+use foldhash::HashMap;
 
 use pmu_common::off_cpu::OffCpu;
 

@@ -1,6 +1,8 @@
 //! What seldom happened to owners, between readings: processes that exited, waits for locks.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+
+use foldhash::HashMap;
 
 use pmu_common::owner::Rare;
 

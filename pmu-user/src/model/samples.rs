@@ -1,6 +1,6 @@
 //! Samples that stand for different numbers of counts: those of a time when an event shared its counter weigh more.
 
-use std::collections::HashMap;
+use foldhash::{HashMap, HashMapExt as _};
 
 use crate::{drain::reading::SamplingReading, machine::cpu::Cpu};
 

@@ -1,10 +1,8 @@
 //! Reads who had the CPUs that tasks waited for, and clears what is charged to owners whose slots are freed.
 
-use std::{
-    collections::{HashMap, HashSet},
-    mem::offset_of,
-};
+use std::{collections::HashSet, mem::offset_of};
 
+use foldhash::{HashMap, HashMapExt as _};
 use pmu_common::{
     culprit::{CHARGES, Charge, Culprits as Row, of_pair},
     ring,
