@@ -18,6 +18,7 @@ use std::{
 use anyhow::Context as _;
 use sha2::{Digest as _, Sha256};
 
+use self::paths::Folders;
 use crate::{
     build::{self, Fixed},
     command::{cargo, output, root, run as succeed, say},
@@ -57,7 +58,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     }
     fs::create_dir_all(&folder)?;
     let release = Release { version: version()?, date: date()?, folder };
-    let generated = generated(&release.folder)?;
+    let (generated, builder) = (generated(&release.folder)?, Folders::of_builder()?);
     let architectures = args.arch.map_or_else(|| ALL.to_vec(), |one| vec![one]);
     let (mut objects, mut images) = (Vec::new(), Vec::new());
     for architecture in architectures {
@@ -65,7 +66,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         say(&format!("dist: {name}"));
         let Fixed { binary, objects: of_this } =
             build::fixed(target(architecture), &root().join("target/dist-build"))?;
-        paths::expect_none(&binary)?;
+        // What is packed is looked at before: objects are in the binary, the binary is in all else.
+        let objects_of_this = source::objects_in(&of_this)?;
+        objects_of_this.iter().chain([&binary]).try_for_each(|file| builder.expect_none(file))?;
         objects.push((architecture, of_this));
         fs::write(
             generated.join("pmbpf.cdx.json"),
@@ -82,6 +85,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     } else {
         say("source: SKIPPED: it has the BPF objects for both processors");
     }
+    builder.expect_none(&release.folder)?;
     sums(&release.folder)?;
     if args.twice { twice::compare(&release.folder, args.arch) } else { Ok(()) }
 }

@@ -30,13 +30,8 @@ pub(super) fn write(release: &Release, objects: &[(Architecture, PathBuf)]) -> a
     for (architecture, built) in objects {
         let into = tree.join(OBJECTS).join(architecture.rust());
         fs::create_dir_all(&into)?;
-        for entry in fs::read_dir(built)?.flatten() {
-            let path = entry.path();
-            // Beside them lie packed copies and where they were built.
-            let is_object = path.is_file() && path.extension().is_none();
-            if let Some(object) = path.file_name().filter(|_| is_object) {
-                fs::copy(&path, into.join(object))?;
-            }
+        for object in objects_in(built)? {
+            fs::copy(&object, into.join(object.file_name().context("a path without a name")?))?;
         }
     }
     let file = release.folder.join(format!("{name}-source.tar"));
@@ -45,6 +40,12 @@ pub(super) fn write(release: &Release, objects: &[(Architecture, PathBuf)]) -> a
     installs(&tree, &folder.join("installed"), &release.version)?;
     fs::remove_dir_all(&folder)?;
     Ok(())
+}
+
+/// The objects in the folder that they were built in, beside which lie packed copies and where they were built.
+pub(super) fn objects_in(built: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let paths = fs::read_dir(built)?.flatten().map(|entry| entry.path());
+    Ok(paths.filter(|path| path.is_file() && path.extension().is_none()).collect())
 }
 
 /// Installs pmbpf from a tree as people do, where nothing builds BPF objects.
