@@ -51,10 +51,9 @@ pub(crate) struct Fixed {
 /// Builds a static release binary for a target, stripped, in a folder of its own, so that nothing in it depends on where it was built.
 pub(crate) fn fixed(target: &str, folder: &Path) -> anyhow::Result<Fixed> {
     setup::target(target)?;
-    let sysroot = output(Command::new("rustc").args(["--print", "sysroot"]).current_dir(root()))?;
     let home = std::env::var("CARGO_HOME").map(PathBuf::from).ok();
     let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
-    let mut flags = vec![format!("--remap-path-prefix={}=/rust", sysroot.trim())];
+    let mut flags = vec![format!("--remap-path-prefix={}=/rust", setup::sysroot()?.display())];
     // The last that matches counts.
     flags.extend(home.map(|home| format!("--remap-path-prefix={}=/cargo", home.display())));
     flags.push(format!("--remap-path-prefix={}=/pmbpf", root().display()));

@@ -37,9 +37,16 @@ pub(crate) fn all() -> anyhow::Result<Tools> {
     Ok(Tools { linker: linker()? })
 }
 
+/// Where the compiler is.
+pub(crate) fn sysroot() -> anyhow::Result<PathBuf> {
+    let sysroot =
+        output(Command::new("rustc").args(["--print", "sysroot"]).current_dir(crate::command::root()))?;
+    Ok(PathBuf::from(sysroot.trim()))
+}
+
 fn rust_src() -> anyhow::Result<()> {
-    let sysroot = output(Command::new("rustc").args(["--print", "sysroot"]))?;
-    let library = Path::new(sysroot.trim()).join("lib/rustlib/src/rust/library/core/Cargo.toml");
+    let sysroot = sysroot()?;
+    let library = sysroot.join("lib/rustlib/src/rust/library/core/Cargo.toml");
     if library.is_file() {
         return Ok(());
     }
@@ -47,7 +54,8 @@ fn rust_src() -> anyhow::Result<()> {
     component("rust-src").with_context(|| {
         format!(
             "rust-src of this very compiler is needed below {sysroot}; where rustup cannot fetch it, unpack a \
-             distribution's package of the same version there"
+             distribution's package of the same version there",
+            sysroot = sysroot.display()
         )
     })
 }

@@ -5,19 +5,17 @@ use std::{
     ffi::OsString,
     fs,
     path::{Path, PathBuf},
-    process::Command,
 };
 
-use crate::command::{output, root};
+use crate::{command::root, setup};
 
 /// Folders of who builds, with a slash behind, and the names in each.
 pub(super) struct Folders(Vec<(String, Vec<OsString>)>);
 
 impl Folders {
     pub(super) fn of_builder() -> anyhow::Result<Self> {
-        let sysroot = output(Command::new("rustc").args(["--print", "sysroot"]).current_dir(root()))?;
         let homes = ["HOME", "CARGO_HOME", "RUSTUP_HOME"].map(|name| env::var_os(name).map(PathBuf::from));
-        let all = homes.into_iter().flatten().chain([root().to_owned(), PathBuf::from(sysroot.trim())]);
+        let all = homes.into_iter().flatten().chain([root().to_owned(), setup::sysroot()?]);
         // `/` of a user without a home is in every path.
         let of_one = all.filter(|folder| folder.components().count() > 1);
         Ok(Self(of_one.map(|folder| (format!("{}/", folder.display()), names(&folder))).collect()))

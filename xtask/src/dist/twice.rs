@@ -19,18 +19,20 @@ use crate::{
 
 /// A user who owns nothing of this host.
 const ANOTHER: &str = "61234";
-/// As whom, where and with what `cargo xtask dist` runs: the arguments are the other home, the clone, where crates, compilers and tools
-/// are here, and its own arguments. Mounts are those of a namespace, which ends with it.
+/// As whom, where and with what `cargo xtask dist` runs: the arguments are the other home, the clone, where crates, rustup's files, the compiler
+/// and tools are here, and its own arguments. Mounts are those of a namespace, which ends with it. The compiler is mounted by itself: a
+/// toolchain may be a link to a folder that the other user may not enter.
 const SCRIPT: &str = r#"set -e
-home=$1 clone=$2 cargo=$3 rustup=$4 cache=$5 user=$6; shift 6
-for pair in "$cargo:.cargo" "$rustup:.rustup" "$cache:.cache/pmbpf"; do
+home=$1 clone=$2 cargo=$3 rustup=$4 compiler=$5 cache=$6 user=$7; shift 7
+for pair in "$cargo:.cargo" "$rustup:.rustup" "$compiler:compiler" "$cache:.cache/pmbpf"; do
     mkdir -p "$home/${pair#*:}"
     mount --bind "${pair%%:*}" "$home/${pair#*:}"
 done
 hostname elsewhere
 chown -R "$user:$user" "$clone"
 chown "$user:$user" "$home" "$home/.cache"
-export HOME="$home" CARGO_HOME="$home/.cargo" RUSTUP_HOME="$home/.rustup" CARGO_NET_OFFLINE=true USER=another LOGNAME=another
+export HOME="$home" CARGO_HOME="$home/.cargo" RUSTUP_HOME="$home/.rustup" RUSTUP_TOOLCHAIN="$home/compiler"
+export CARGO_NET_OFFLINE=true USER=another LOGNAME=another
 export PATH="$home/.cargo/bin:$PATH"
 cd "$clone"
 exec setpriv --reuid="$user" --regid="$user" --clear-groups cargo xtask dist "$@""#;
@@ -70,7 +72,8 @@ fn again(home: &Path, clone: &Path, arguments: &[&str]) -> anyhow::Result<()> {
     let rustup = of("RUSTUP_HOME", ".rustup").context("neither RUSTUP_HOME nor HOME is set")?;
     let mut unshare = Command::new("unshare");
     unshare.args(["--mount", "--uts", "sh", "-c", SCRIPT, "twice"]);
-    unshare.arg(home).arg(clone).arg(cargo).arg(rustup).arg(setup::cache()?).arg(ANOTHER).args(arguments);
+    unshare.arg(home).arg(clone).arg(cargo).arg(rustup).arg(setup::sysroot()?);
+    unshare.arg(setup::cache()?).arg(ANOTHER).args(arguments);
     succeed(&mut unshare)
 }
 
