@@ -2,6 +2,7 @@
 //! pages, completions, a bill of materials, and the source with the BPF objects in it, all below `target/dist`. Nothing in them depends on when or where they were built.
 
 mod image;
+mod lint;
 mod materials;
 mod paths;
 mod source;
@@ -86,6 +87,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         say("source: SKIPPED: it has the BPF objects for both processors");
     }
     builder.expect_none(&release.folder)?;
+    lint::lint(&release.folder)?;
     sums(&release.folder)?;
     if args.twice { twice::compare(&release.folder, args.arch) } else { Ok(()) }
 }
@@ -109,7 +111,7 @@ pub(crate) fn two_versions(binary: &Path, folder: &Path) -> anyhow::Result<[Path
         let release = Release { version: version.to_owned(), date: date()?, folder: folder.to_owned() };
         let name = Architecture::X86.debian();
         packages(&release, binary, &generated, (name, &["deb"]))?;
-        let package = folder.join(format!("pmbpf_{version}_{name}.deb"));
+        let package = folder.join(format!("pmbpf_{version}-1_{name}.deb"));
         package.is_file().then_some(package).context("nfpm is missing, or calls packages otherwise")
     };
     Ok([of("0.1.0")?, of("0.2.0")?])
@@ -219,22 +221,30 @@ fn tree(release: &Release, binary: &Path, generated: &Path) -> anyhow::Result<Pa
     let tree = release.folder.join("tree");
     fs::create_dir_all(&tree)?;
     fs::copy(binary, tree.join("pmbpf"))?;
-    let own = ["packaging", "docs", "README.md", "NOTICE"].map(|name| root().join(name));
+    let own = ["packaging", "docs", "README.md", "NOTICE", "LICENSE-MIT", "LICENSE-APACHE"];
+    let own = own.map(|name| root().join(name));
     let made = ["man", "completions", "pmbpf.cdx.json"].map(|name| generated.join(name));
     succeed(Command::new("cp").arg("-r").args(own.iter().chain(&made)).arg(&tree))?;
-    let mut pages: Vec<_> = fs::read_dir(tree.join("man"))?.flatten().map(|page| page.file_name()).collect();
-    pages.sort();
-    let page = |page: &OsString| {
-        let page = page.display();
-        format!(
-            "  - {{src: man/{page}, dst: /usr/share/man/man1/{page}, type: doc, packager: rpm, file_info: {{mode: 0644}}}}\n"
-        )
-    };
+    let documents = documents(&tree, "man", "/usr/share/man/man1")?
+        + &documents(&tree, "docs", "/usr/share/doc/pmbpf/docs")?;
     let list = tree.join("packaging/nfpm.yaml");
-    let pages: String = pages.iter().map(page).collect();
-    fs::write(&list, fs::read_to_string(&list)?.replace("  # PAGES\n", &pages))?;
+    fs::write(&list, fs::read_to_string(&list)?.replace("  # DOCUMENTS\n", &documents))?;
     touch(release, &tree)?;
     Ok(tree)
+}
+
+/// What nfpm is told of the files in a folder of the tree that are documentation in an rpm.
+fn documents(tree: &Path, folder: &str, into: &str) -> anyhow::Result<String> {
+    let files = fs::read_dir(tree.join(folder))?.flatten().filter(|entry| entry.path().is_file());
+    let mut files: Vec<OsString> = files.map(|entry| entry.file_name()).collect();
+    files.sort();
+    let line = |file: &OsString| {
+        let file = file.display();
+        format!(
+            "  - {{src: {folder}/{file}, dst: {into}/{file}, type: doc, packager: rpm, file_info: {{mode: 0644}}}}\n"
+        )
+    };
+    Ok(files.iter().map(line).collect())
 }
 
 /// Gives all files below a folder the date of the release.
