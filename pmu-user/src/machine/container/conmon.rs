@@ -1,18 +1,21 @@
 //! Command lines of `conmon`, which watches each container of podman and CRI-O: every user may read them, and they name it wherever podman
-//! keeps its files. What one says holds for the cgroups of its user alone, and in a container for those of that container.
+//! keeps its files. What one says holds for the cgroups of its user alone, and in a container for those of that container. A name there is
+//! the first that the container had; where root keeps podman's files elsewhere, its list there has the name of now.
 
 use std::{
+    collections::BTreeMap,
     fs::{self, File},
     io::{self, Read as _},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use serde::{Deserialize, Serialize};
 
 use super::{
     Runtime,
-    known::{Known, NAME_BYTES_MAX},
-    tenant,
+    claims::ROOT,
+    known::{Known, NAME_BYTES_MAX, PATH_BYTES_MAX},
+    podman, tenant,
 };
 use crate::untrusted::{Untrusted, exact};
 
@@ -30,6 +33,23 @@ pub(super) struct Named {
     pub(super) user: u32,
     /// The cgroup of the container that it is in itself, if it is in one.
     pub(super) within: Option<String>,
+    /// Podman's list that has the container, of root's on the host.
+    pub(super) list: Option<PathBuf>,
+}
+
+/// Names by id, as a list of podman's has them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Names(BTreeMap<String, Name>);
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Name(#[serde(with = "exact")] Untrusted);
+
+/// Names that the list at `path` below `root` has; none where it cannot be read.
+pub(super) fn names(root: &Path, path: &Path) -> Names {
+    let list = root.join(path.strip_prefix("/").unwrap_or(path));
+    let found = podman::list(&list).unwrap_or_default().into_iter();
+    let short = found.filter(|(id, _)| id.len() <= NAME_BYTES_MAX);
+    Names(short.filter_map(|(id, known)| Some((id, Name(known.bounded().name?)))).collect())
 }
 
 /// `conmon … -c ID … -n NAME …` (conmon(8)) of a process, which may not answer.
@@ -39,8 +59,11 @@ pub(super) fn read(root: &Path, pid: u32, user: u32) -> Option<Named> {
     let paths = cgroups.lines().filter_map(|line| line.splitn(3, ':').nth(2));
     let within =
         paths.filter_map(tenant).find(|(_, is_container)| *is_container).map(|(own, _)| own.to_owned());
-    let (id, name) = container(&command(&process.join("cmdline")).ok()?)?;
-    Some(Named { id, name: name.bounded(NAME_BYTES_MAX), user, within })
+    let command = command(&process.join("cmdline")).ok()?;
+    let (id, name) = container(&command)?;
+    // A user's may be on a mount that nobody serves, and a container's path is none of the host's.
+    let list = if user == ROOT && within.is_none() { list(&command) } else { None };
+    Some(Named { id, name: name.bounded(NAME_BYTES_MAX), user, within, list })
 }
 
 /// Who started a process: 0 where that is not known.
@@ -56,18 +79,36 @@ fn command(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// What stands behind an option of a command line.
+fn option<'command>(command: &'command [u8], [short, long]: [&str; 2]) -> Option<&'command [u8]> {
+    let mut words = command.split(|&byte| byte == 0);
+    words.find(|word| *word == short.as_bytes() || *word == long.as_bytes())?;
+    words.next()
+}
+
 fn container(command: &[u8]) -> Option<(String, Untrusted)> {
-    let words: Vec<&[u8]> = command.split(|&byte| byte == 0).collect();
-    let option = |short: &[u8], long: &[u8]| {
-        let at = words.iter().position(|word| *word == short || *word == long)?;
-        words.get(at + 1).copied()
-    };
-    let id = str::from_utf8(option(b"-c", b"--cid")?).ok()?;
-    let name = option(b"-n", b"--name")?;
+    let id = str::from_utf8(option(command, ["-c", "--cid"])?).ok()?;
+    let name = option(command, ["-n", "--name"])?;
     (id.len() <= NAME_BYTES_MAX).then(|| (id.to_owned(), Untrusted::new(name)))
 }
 
+/// The list beside the bundle, `STORAGE/DRIVER-containers/ID/userdata`.
+fn list(command: &[u8]) -> Option<PathBuf> {
+    let bundle = Path::new(str::from_utf8(option(command, ["-b", "--bundle"])?).ok()?);
+    let folder = bundle.ancestors().nth(2)?;
+    let is_of_storage = folder.file_name()?.to_str()?.ends_with(podman::FOLDERS);
+    let is_path = bundle.is_absolute() && bundle.as_os_str().len() <= PATH_BYTES_MAX;
+    (is_of_storage && is_path).then(|| folder.join(podman::LIST))
+}
+
 impl Named {
+    /// The same with the name that podman's list has, if it has one.
+    pub(super) fn renamed(&self, lists: &BTreeMap<PathBuf, Names>) -> Self {
+        let names = self.list.as_ref().and_then(|list| lists.get(list));
+        let name = names.and_then(|Names(names)| names.get(&self.id));
+        Self { name: name.map_or_else(|| self.name.clone(), |Name(name)| name.clone()), ..self.clone() }
+    }
+
     /// What is known by it.
     pub(super) fn known(&self) -> Known {
         // CRI-O names each `k8s_CONTAINER_POD_NAMESPACE_UID_ATTEMPT`, which its own files have in parts.

@@ -8,7 +8,7 @@ pub(super) const NAME_BYTES_MAX: usize = 256;
 /// Bytes of the name of an image, with its registry, tag and digest.
 const IMAGE_BYTES_MAX: usize = 512;
 /// Bytes of a cgroup's path that the kernel takes (PATH_MAX).
-const PATH_BYTES_MAX: usize = 4096;
+pub(super) const PATH_BYTES_MAX: usize = 4096;
 
 /// What a source knows of a container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

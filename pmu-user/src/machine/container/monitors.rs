@@ -1,6 +1,7 @@
 //! Reads command lines of `conmon` in a process that may be left behind: reading one waits for the memory map of its process, which a process can hold for
 //! ever. No thread of the collector waits for that. Each command line is read once, those of every user in turn, and a user whose processes
-//! do not answer loses their names alone.
+//! do not answer loses their names alone. The lists of podman that they name are read at each look, as a rename changes them; one that does not
+//! answer is not read again.
 
 #[cfg(test)]
 mod tests;
@@ -29,7 +30,10 @@ use rustix::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::conmon::{self, Named};
+use super::{
+    claims::ROOT,
+    conmon::{self, Named, Names},
+};
 use crate::machine::{
     own_process,
     privilege::{inheriting, keep_only},
@@ -48,6 +52,8 @@ const LEFT_BEHIND_EACH: usize = 2;
 const LEFT_BEHIND_MAX: usize = 32;
 /// Processes called `conmon` that are read.
 const MONITORS_MAX: usize = 16_384;
+/// Lists of podman's that are read: root has one, and another for each `--root`.
+const LISTS_MAX: usize = 64;
 
 /// A process that is called `conmon`, in one of its lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -63,6 +69,9 @@ struct Monitor {
 struct Question {
     read: BTreeSet<Monitor>,
     users_left_out: BTreeSet<u32>,
+    /// Lists of monitors that were read, and those that do not answer.
+    lists: BTreeSet<PathBuf>,
+    lists_left_out: BTreeSet<PathBuf>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -73,6 +82,9 @@ enum Line {
     Reading(Monitor),
     /// What it says, if that is something.
     Read(Monitor, Option<Named>),
+    /// This list is read now.
+    ReadingList(PathBuf),
+    List(PathBuf, Names),
     Done,
 }
 
@@ -105,9 +117,16 @@ fn answer(root: &Path, question: &Question, say: &mut dyn FnMut(Line) -> io::Res
     say(Line::There(there.clone()))?;
     let new =
         there.difference(&question.read).filter(|monitor| !question.users_left_out.contains(&monitor.user));
+    let mut lists = question.lists.clone();
     for monitor in in_turns(new.copied()) {
         say(Line::Reading(monitor))?;
-        say(Line::Read(monitor, conmon::read(root, monitor.pid, monitor.user)))?;
+        let named = conmon::read(root, monitor.pid, monitor.user);
+        lists.extend(named.as_ref().and_then(|named| named.list.clone()));
+        say(Line::Read(monitor, named))?;
+    }
+    for list in lists.difference(&question.lists_left_out).take(LISTS_MAX) {
+        say(Line::ReadingList(list.clone()))?;
+        say(Line::List(list.clone(), conmon::names(root, list)))?;
     }
     say(Line::Done)
 }
@@ -158,9 +177,34 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Found {
     by_monitor: BTreeMap<Monitor, Option<Named>>,
+    /// What lists of podman's have, and those that do not answer.
+    by_list: BTreeMap<PathBuf, Names>,
+    lists_left_out: BTreeSet<PathBuf>,
     /// Looks that were asked for, and that are over.
     asked: u64,
     over: u64,
+}
+
+impl Found {
+    /// Takes what a line has.
+    fn take(&mut self, line: Line) {
+        match line {
+            Line::There(there) => self.by_monitor.retain(|monitor, _| there.contains(monitor)),
+            Line::Read(monitor, named) => drop(self.by_monitor.insert(monitor, named)),
+            Line::List(list, names) => drop(self.by_list.insert(list, names)),
+            Line::Reading(_) | Line::ReadingList(_) | Line::Done => {}
+        }
+    }
+
+    /// What all of them say.
+    fn named(&self) -> Vec<Named> {
+        self.by_monitor.values().flatten().map(|named| named.renamed(&self.by_list)).collect()
+    }
+
+    /// The lists that they name.
+    fn lists(&self) -> BTreeSet<PathBuf> {
+        self.by_monitor.values().flatten().filter_map(|named| named.list.clone()).collect()
+    }
 }
 
 impl Monitors {
@@ -183,14 +227,12 @@ impl Monitors {
     #[must_use]
     pub(super) fn look(&self, patience: Duration) -> Vec<Named> {
         let Some(asks) = &self.asks else {
-            let mut found = Vec::new();
+            let mut found = Found::default();
             let _ = answer(&self.root, &Question::default(), &mut |line| {
-                if let Line::Read(_, Some(named)) = line {
-                    found.push(named);
-                }
+                found.take(line);
                 Ok(())
             });
-            return found;
+            return found.named();
         };
         let mut found = self.shared.found.lock().unwrap_or_else(PoisonError::into_inner);
         if found.asked == found.over {
@@ -200,7 +242,7 @@ impl Monitors {
             let waited = self.shared.over.wait_timeout_while(found, patience, wait);
             found = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        found.by_monitor.values().flatten().cloned().collect()
+        found.named()
     }
 }
 
@@ -208,7 +250,8 @@ impl Monitors {
 #[derive(Debug, Default)]
 struct Worker {
     running: Option<Running>,
-    left_behind: Vec<(Child, Monitor)>,
+    /// Each with the user for whom it was reading.
+    left_behind: Vec<(Child, u32)>,
 }
 
 #[derive(Debug)]
@@ -244,47 +287,48 @@ impl Worker {
         let Some(running) = self.running.as_mut() else { return Ok(()) };
         let mut reading = None;
         let outcome = running.ask(&question, &mut |line| match line {
-            Line::There(there) => {
-                let mut found = shared.found.lock().unwrap_or_else(PoisonError::into_inner);
-                found.by_monitor.retain(|monitor, _| there.contains(monitor));
-            }
-            Line::Reading(monitor) => reading = Some(monitor),
-            Line::Read(monitor, named) => {
-                let mut found = shared.found.lock().unwrap_or_else(PoisonError::into_inner);
-                found.by_monitor.insert(monitor, named);
-            }
-            Line::Done => {}
+            Line::Reading(_) | Line::ReadingList(_) => reading = Some(line),
+            line => shared.found.lock().unwrap_or_else(PoisonError::into_inner).take(line),
         });
         if outcome.is_ok() {
             return Ok(());
         }
         let Some(Running { mut process, .. }) = self.running.take() else { return Ok(()) };
         let _ = process.kill();
-        match reading {
-            Some(monitor) => {
-                // It is not read again.
-                let mut found = shared.found.lock().unwrap_or_else(PoisonError::into_inner);
+        // It is not read again.
+        let mut found = shared.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let user = match reading {
+            Some(Line::Reading(monitor)) => {
                 found.by_monitor.insert(monitor, None);
-                self.left_behind.push((process, monitor));
-                Err(())
+                monitor.user
             }
-            None => {
+            Some(Line::ReadingList(list)) => {
+                found.lists_left_out.insert(list);
+                ROOT
+            }
+            _ => {
+                drop(found);
                 own_process::reap(process);
-                Ok(())
+                return Ok(());
             }
-        }
+        };
+        self.left_behind.push((process, user));
+        Err(())
     }
 
     fn question(&self, shared: &Shared) -> Question {
         let found = shared.found.lock().unwrap_or_else(PoisonError::into_inner);
         let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
-        for (_, monitor) in &self.left_behind {
-            *counts.entry(monitor.user).or_default() += 1;
+        for (_, user) in &self.left_behind {
+            *counts.entry(*user).or_default() += 1;
         }
         let is_full = self.left_behind.len() >= LEFT_BEHIND_MAX;
         counts.retain(|_, count| is_full || *count >= LEFT_BEHIND_EACH);
+        let of_root = found.lists();
         Question {
             read: found.by_monitor.keys().copied().collect(),
+            lists: if counts.contains_key(&ROOT) { BTreeSet::new() } else { of_root },
+            lists_left_out: found.lists_left_out.clone(),
             users_left_out: counts.into_keys().collect(),
         }
     }

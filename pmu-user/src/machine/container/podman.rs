@@ -22,17 +22,26 @@ struct Metadata {
     image_name: Option<Untrusted>,
 }
 
-/// `containers.json` of each storage driver.
+/// How folders of containers end, one for each storage driver: `overlay-containers`, `vfs-containers`.
+pub(super) const FOLDERS: &str = "-containers";
+/// The file there.
+pub(super) const LIST: &str = "containers.json";
+
+/// The list of each storage driver.
 pub(super) fn read(root: &Path) -> Found {
     let mut found = Vec::new();
-    // `overlay-containers`, `vfs-containers`: one for each driver.
     for (name, folder) in file::folders(&storage(root)?)? {
-        if name.ends_with("-containers") {
-            let entries: Option<Vec<Entry>> = file::json(&folder.join("containers.json"))?;
-            found.extend(entries.into_iter().flatten().map(container));
+        if name.ends_with(FOLDERS) {
+            found.extend(list(&folder.join(LIST))?);
         }
     }
     Ok(found)
+}
+
+/// The containers of a list.
+pub(super) fn list(path: &Path) -> Found {
+    let entries: Option<Vec<Entry>> = file::json(path)?;
+    Ok(entries.into_iter().flatten().map(container).collect())
 }
 
 fn container(Entry { id, names, metadata }: Entry) -> (String, Known) {

@@ -116,6 +116,24 @@ fn podman_s_list_and_conmon_s_command_line_name_its_containers() {
 }
 
 #[test]
+fn a_container_that_was_renamed_has_its_name_of_now_wherever_root_keeps_podman_s_files() {
+    let command = format!(
+        "conmon\0-c\0{OTHER}\0-b\0/srv/pods/vfs-containers/{OTHER}/userdata\0-n\0web\0--exit-dir\0/x\0"
+    );
+    let list = format!(r#"[{{"id":"{ID}","names":["db"]}},{{"id":"{OTHER}","names":["web-old"]}}]"#);
+    let tree = Tree::new(
+        "renamed",
+        &[
+            ("proc/7/comm", "conmon\n"),
+            ("proc/7/cmdline", &command),
+            ("srv/pods/vfs-containers/containers.json", &list),
+        ],
+    );
+    let path = format!("/libpod_parent/libpod-{OTHER}");
+    assert_eq!(tree.identity(&path).container, Some(container(Runtime::Podman, OTHER, "web-old", None)));
+}
+
+#[test]
 fn the_container_that_holds_a_pod_s_namespaces_is_infrastructure() {
     let command = format!("conmon\0-c\0{OTHER}\0-n\0{}-infra\0", &ID[..12]);
     let tree = Tree::new("infra", &[("proc/7/comm", "conmon\n"), ("proc/7/cmdline", &command)]);
