@@ -8,7 +8,7 @@ mod unpack;
 use std::{fmt::Write as _, path::Path, time::Duration};
 
 use pmbpf::{
-    machine::{Machine, cpu::Cpu},
+    machine::{Machine, cpu::Cpu, privilege::Privileges},
     plan::{
         Plan, PlanError,
         metrics::{Depth, MetricsRequest},
@@ -289,7 +289,7 @@ fn a_pmu_without_a_name_for_cycles_has_no_metrics_and_says_why() {
     let why = wanted(metrics(None)).unwrap().no_metrics.unwrap();
     assert!(why.starts_with("there are no formulas for this CPU (GenuineIntel-6-FE-2)"), "{why}");
     let error = wanted(WantedMetrics::Required(MetricsRequest::default())).unwrap_err();
-    assert!(error.hint().unwrap().contains("--cpu-model"));
+    assert!(error.hint(&Privileges::read(Path::new("/"))).unwrap().contains("--cpu-model"));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use super::{btf::BtfError, fallback::Lack, probe};
 use crate::{
     machine::{
         pid_namespace::{MOUNT_OWN, OtherProc},
-        privilege::Privileges,
+        privilege::{HOST_PIDS, Privileges},
     },
     plan::Class,
 };
@@ -189,9 +189,9 @@ impl LoadError {
                 Some("leave --btf out: this kernel carries its own types".to_owned())
             }
             Self::PidNamespace(PidNamespaceError::OtherProc(_)) => Some(MOUNT_OWN.to_owned()),
-            Self::PidNamespace(PidNamespaceError::Level(_)) => Some(
-                "it takes Linux 5.10; or run with the host's PID namespace (docker: --pid=host)".to_owned(),
-            ),
+            Self::PidNamespace(PidNamespaceError::Level(_)) => {
+                Some(format!("it takes Linux 5.10; or {HOST_PIDS}"))
+            }
             Self::Program { error, .. } => verifier(error),
             _ if self.errno() == Some(Errno::NOMEM) => {
                 Some("less memory is needed with a smaller --max-owners".to_owned())
@@ -246,7 +246,7 @@ mod tests {
             LoadError::Map { name: "COUNTERS", error: cause() },
             LoadError::Attach { name: "sample", error: cause() },
         ];
-        let privileges = Privileges::read(Path::new("/"));
+        let privileges = Privileges { is_contained: false, ..Privileges::read(Path::new("/")) };
         for error in errors {
             let hint = error.hint(&privileges).unwrap_or_default();
             assert!(hint.contains("raise it with `ulimit -n`"), "{error:?}: {hint}");

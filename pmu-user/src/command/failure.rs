@@ -128,8 +128,9 @@ fn hint(error: &Error) -> Option<String> {
             (hint, _) => hint,
         };
     }
+    let privileges = Privileges::read(Path::new("/"));
     if let Some(error) = error.downcast_ref::<PlanError>() {
-        return error.hint();
+        return error.hint(&privileges);
     }
     if error.is::<OtherProc>() {
         return Some(MOUNT_OWN.to_owned());
@@ -137,7 +138,6 @@ fn hint(error: &Error) -> Option<String> {
     if let Some(limit) = error.downcast_ref::<TooLittle>() {
         return Some(limit.hint().to_owned());
     }
-    let privileges = Privileges::read(Path::new("/"));
     let is_limit = |cause: &io::Error| cause.raw_os_error() == Some(libc::EMFILE);
     if error.chain().filter_map(|cause| cause.downcast_ref()).any(is_limit) {
         return Some(privileges.advice_on_open_files());
@@ -148,7 +148,7 @@ fn hint(error: &Error) -> Option<String> {
         }
         SessionError::Load(error) => error.hint(&privileges),
         SessionError::Open(error) => error.hint(&privileges),
-        SessionError::Plan(error) => error.hint(),
+        SessionError::Plan(error) => error.hint(&privileges),
         SessionError::Io(_, error) if is_limit(error) => Some(privileges.advice_on_open_files()),
         SessionError::Unfit(_) | SessionError::Launch(_) | SessionError::Io(..) => None,
     }
@@ -164,12 +164,17 @@ fn is_unread(error: &Error) -> bool {
 fn rights(error: &Error) -> Option<String> {
     let error = error.downcast_ref::<InsteadOfCommand>().map_or(error, |instead| &instead.0);
     let Some(SessionError::Load(refused)) = error.downcast_ref() else { return None };
-    let lacks = refused.class() == Class::NotPermitted && !Privileges::read(Path::new("/")).can_collect();
-    let said = match geteuid().is_root() {
-        true => "this needs the capabilities CAP_BPF and CAP_PERFMON, which root does not have here",
-        false => "this needs root, or the capabilities CAP_BPF and CAP_PERFMON: run it with sudo",
-    };
-    lacks.then(|| said.to_owned())
+    let privileges = Privileges::read(Path::new("/"));
+    let lacks = refused.class() == Class::NotPermitted && !privileges.can_collect();
+    lacks.then(|| lacking(geteuid().is_root(), privileges.is_contained).to_owned())
+}
+
+const fn lacking(is_root: bool, is_contained: bool) -> &'static str {
+    match (is_root, is_contained) {
+        (true, _) => "this needs the capabilities CAP_BPF and CAP_PERFMON, which root does not have here",
+        (false, true) => "this needs root with the capabilities CAP_BPF and CAP_PERFMON",
+        (false, false) => "this needs root, or the capabilities CAP_BPF and CAP_PERFMON: run it with sudo",
+    }
 }
 
 /// An error with its causes, each once: many say theirs themselves.
@@ -209,7 +214,7 @@ pub fn words(error: &Error) -> String {
 mod tests {
     use std::io;
 
-    use super::{exit_code, in_words};
+    use super::{exit_code, in_words, lacking};
     use crate::session::{SessionError, launch::LaunchError};
 
     #[test]
@@ -220,6 +225,13 @@ mod tests {
         let twice =
             anyhow::Error::new(cause()).context("cannot read x: No such file or directory (os error 2)");
         assert_eq!(in_words(&twice), "cannot read x: No such file or directory (os error 2)");
+    }
+
+    #[test]
+    fn sudo_is_advised_to_users_of_a_host_alone() {
+        let advises = |is_root, is_contained| lacking(is_root, is_contained).contains("sudo");
+        assert!(advises(false, false));
+        assert!(!advises(false, true) && !advises(true, false) && !advises(true, true));
     }
 
     #[test]

@@ -47,6 +47,9 @@ pub struct Privileges {
     pub locked_bytes: (u64, u64),
 }
 
+/// What gives a container the host's process ids.
+pub const HOST_PIDS: &str = "run with the host's PID namespace (--pid=host; Kubernetes: hostPID: true)";
+
 /// Inode of the first PID namespace (`PROC_PID_INIT_INO`, include/linux/proc_ns.h).
 const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
 
@@ -122,24 +125,48 @@ impl Privileges {
 
     /// Why the kernel hides the addresses of its functions from this process, and the least that would help
     /// (kernel/ksyms_common.c, `kallsyms_show_value`).
-    pub fn hides_symbols(&self) -> (String, &'static str) {
-        const GRANT: &str = "grant CAP_SYSLOG";
+    pub fn hides_symbols(&self) -> (String, String) {
+        let grant =
+            || if self.is_contained { added("cap_syslog", false) } else { "grant CAP_SYSLOG".to_owned() };
         match (self.kptr_restrict, self.paranoid) {
-            (Some(2..), _) => ("kernel.kptr_restrict is 2".to_owned(), "set kernel.kptr_restrict to 1"),
-            _ if self.has("cap_syslog") => ("/proc/kallsyms has none".to_owned(), "CONFIG_KALLSYMS_ALL"),
-            (Some(1), _) => ("kernel.kptr_restrict is 1, and CAP_SYSLOG is missing".to_owned(), GRANT),
+            (Some(2..), _) => {
+                ("kernel.kptr_restrict is 2".to_owned(), "set kernel.kptr_restrict to 1".to_owned())
+            }
+            _ if self.has("cap_syslog") => {
+                ("/proc/kallsyms has none".to_owned(), "CONFIG_KALLSYMS_ALL".to_owned())
+            }
+            (Some(1), _) => ("kernel.kptr_restrict is 1, and CAP_SYSLOG is missing".to_owned(), grant()),
             (_, Some(level @ 2..)) => (
                 format!("kernel.perf_event_paranoid is {level}, and CAP_SYSLOG is missing"),
-                "grant CAP_SYSLOG, or set kernel.perf_event_paranoid to 1",
+                format!("{}, or set kernel.perf_event_paranoid to 1", grant()),
             ),
-            _ => ("CAP_SYSLOG is missing".to_owned(), GRANT),
+            _ => ("CAP_SYSLOG is missing".to_owned(), grant()),
         }
     }
 
     /// How many files this process may open, and what raises that.
     pub fn advice_on_open_files(&self) -> String {
         let (soft, hard) = self.open_files;
-        format!("this process may open {soft} files (hard limit {hard}); raise it with `ulimit -n`")
+        let raise = if self.is_contained { "--ulimit nofile=N" } else { "`ulimit -n`" };
+        format!("this process may open {soft} files (hard limit {hard}); raise it with {raise}")
+    }
+
+    /// What gives this process a v2 hierarchy of cgroups: in a container the host's.
+    pub const fn mount_cgroups(&self) -> &'static str {
+        if self.is_contained {
+            "run the container with -v /sys/fs/cgroup:/sys/fs/cgroup:ro"
+        } else {
+            "mount -t cgroup2 none DIR"
+        }
+    }
+
+    /// What gives this process the kernel's tracepoints.
+    pub const fn mount_tracefs(&self) -> &'static str {
+        if self.is_contained {
+            "run the container with -v /sys/kernel/tracing:/sys/kernel/tracing:ro"
+        } else {
+            "as root: mount -t tracefs tracefs /sys/kernel/tracing"
+        }
     }
 
     /// What stands in the way of a call that was refused, and the smallest thing that would remove it.
@@ -174,14 +201,8 @@ impl Privileges {
         if !self.is_contained {
             return format!("setcap {capabilities}=ep on pmbpf; or run it with sudo");
         }
-        let names = capabilities.replace("cap_", "");
         // A runtime's own filter goes by capabilities in some versions, and not in others.
-        let filter = if self.is_filtered { " --security-opt seccomp=unconfined" } else { "" };
-        let profile = if self.is_filtered { ", and seccompProfile Unconfined" } else { "" };
-        format!(
-            "run the container with --cap-add={names}{filter} (Kubernetes: capabilities.add [{}]{profile})",
-            names.to_uppercase().replace(',', ", ")
-        )
+        added(capabilities, self.is_filtered)
     }
 
     fn advice_for(&self, capabilities: &str, holds: bool) -> String {
@@ -207,6 +228,17 @@ impl Privileges {
         lines.push(format!("least privilege: {}", self.grant(capabilities)));
         lines.join("\n")
     }
+}
+
+/// How a container gets these capabilities, and is rid of its filter of system calls.
+fn added(capabilities: &str, unfiltered: bool) -> String {
+    let names = capabilities.replace("cap_", "");
+    let filter = if unfiltered { " --security-opt seccomp=unconfined" } else { "" };
+    let profile = if unfiltered { ", and seccompProfile Unconfined" } else { "" };
+    format!(
+        "run the container with --cap-add={names}{filter} (Kubernetes: capabilities.add [{}]{profile})",
+        names.to_uppercase().replace(',', ", ")
+    )
 }
 
 /// Gives up every capability of this thread but these; a program that it executes gains none. What the kernel refuses stays as
@@ -301,6 +333,13 @@ mod tests {
             advice.contains("--security-opt seccomp=unconfined") && !advice.contains("cap-add"),
             "{advice}"
         );
+        assert_eq!(contained.mount_cgroups(), "run the container with -v /sys/fs/cgroup:/sys/fs/cgroup:ro");
+        let tracing = "run the container with -v /sys/kernel/tracing:/sys/kernel/tracing:ro";
+        assert_eq!(contained.mount_tracefs(), tracing);
+        assert!(contained.advice_on_open_files().ends_with("raise it with --ulimit nofile=N"));
+        let restricted = Privileges { kptr_restrict: Some(1), ..contained.clone() };
+        let syslog = "run the container with --cap-add=syslog (Kubernetes: capabilities.add [SYSLOG])";
+        assert_eq!(restricted.hides_symbols().1, syslog);
         let of_unit = Privileges { is_contained: false, ..perfmon };
         assert!(of_unit.advice_to_count().contains("SystemCallFilter=bpf perf_event_open"));
     }

@@ -190,7 +190,12 @@ impl OpenError {
         }
         let advice = privileges.advice_to_count();
         match (self.site, privileges.paranoid, self.modeless) {
-            // A filter refuses that as well.
+            // The filter refuses user mode as well, which the kernel counts without capabilities (`perf_event_open` there).
+            (Site::Thread(_), Some(..=2), _)
+                if privileges.is_filtered && privileges.is_contained && !privileges.can_count() =>
+            {
+                format!("{advice}\nuser mode takes --security-opt seccomp=unconfined alone")
+            }
             _ if privileges.is_filtered => advice,
             // Level 2 keeps the kernel's share from unprivileged processes (kernel/events/core.c,
             // `perf_event_open`, 6.12).
@@ -228,6 +233,7 @@ mod tests {
             effective: 0,
             paranoid: Some(2),
             is_filtered: false,
+            is_contained: false,
             ..Privileges::read(std::path::Path::new("/"))
         };
         let refused = |modeless| OpenError {
@@ -241,6 +247,28 @@ mod tests {
         assert!(!hint(&refused(None), &privileges).contains("user mode"), "it counts user mode already");
         let filtered = Privileges { is_filtered: true, ..privileges.clone() };
         assert!(!hint(&plain, &filtered).contains("user mode"), "that is refused as well");
+    }
+
+    #[test]
+    fn a_container_without_its_filter_counts_user_mode() {
+        let contained = Privileges {
+            effective: 0,
+            paranoid: Some(2),
+            is_filtered: true,
+            is_contained: true,
+            ..Privileges::read(std::path::Path::new("/"))
+        };
+        let error = OpenError {
+            purpose: super::Purpose::Count,
+            ..OpenError::new("task-clock", None, Site::Thread(1), std::io::Error::from_raw_os_error(1))
+        };
+        let ends_so = |privileges: &Privileges| {
+            let hint = error.hint(privileges).unwrap();
+            hint.ends_with("user mode takes --security-opt seccomp=unconfined alone")
+        };
+        assert!(ends_so(&contained));
+        assert!(!ends_so(&Privileges { paranoid: Some(3), ..contained.clone() }), "root's alone there");
+        assert!(!ends_so(&Privileges { effective: 1 << 38, ..contained }), "the filter is all there is");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use crate::{
     machine::{
         cgroup::ResolveError::{self as NoCgroup, NoV2},
         cpu::{Cpu, format_list},
+        privilege::Privileges,
         tracepoint::TracepointError,
     },
     suggest::did_you_mean,
@@ -118,7 +119,7 @@ impl PlanError {
     }
 
     /// What to do about it, if there is anything.
-    pub fn hint(&self) -> Option<String> {
+    pub fn hint(&self, privileges: &Privileges) -> Option<String> {
         match self {
             Self::NothingLeft(..) => {
                 Some("--config tbp works everywhere; `pmbpf doctor` says what else does".to_owned())
@@ -137,10 +138,11 @@ impl PlanError {
             Self::Cgroup(NoCgroup::OnlyV1(_, _, pids)) => {
                 Some(format!("its processes can be counted, with what they start from now on: --pid {pids}"))
             }
+            Self::Cgroup(NoV2) => Some(privileges.mount_cgroups().to_owned()),
             Self::Cgroup(NoCgroup::Unknown(..)) => Some("`pmbpf list cgroups` names those of this host".to_owned()),
             Self::Cgroup(NoCgroup::Ambiguous(..)) => Some("name it by what stands in brackets, or by its whole path".to_owned()),
             Self::Event(ResolveError { why: Why::Tracepoint(TracepointError::NoTracefs), .. }) => {
-                Some("as root: mount -t tracefs tracefs /sys/kernel/tracing".to_owned())
+                Some(privileges.mount_tracefs().to_owned())
             }
             Self::Event(ResolveError { why: Why::Tracepoint(TracepointError::Hidden), .. }) => {
                 Some("run as root, or let it be read: mount -o remount,mode=755 /sys/kernel/tracing".to_owned())

@@ -13,6 +13,7 @@ use crate::{
         cgroup::Layout,
         cpu::{Cpu, Processor},
         pmu::Pmu,
+        privilege::Privileges,
         testing::{Tree, processor},
         topology::Topology,
     },
@@ -195,7 +196,7 @@ fn a_period_above_the_kernel_s_rate_can_be_forced() {
     let request = |force| Request { rate: Rate::Period(100_000), force, ..asked(&["cpu-clock"]) };
     let error = Plan::new(&request(Force::No), &machine(&[]), &tree.root).unwrap_err();
     assert!(error.to_string().contains("the least is 1000000"), "{error}");
-    assert!(error.hint().unwrap().contains("--force-period"));
+    assert!(error.hint(&Privileges::read(Path::new("/"))).unwrap().contains("--force-period"));
     assert!(Plan::new(&request(Force::Yes), &machine(&[]), &tree.root).is_ok());
 }
 

@@ -13,22 +13,13 @@ use crate::{
         cpu::format_list,
         kernel_symbols,
         pid_namespace::{self, MOUNT_OWN},
-        privilege::{Privileges, paranoid_meaning},
+        privilege::{HOST_PIDS, Privileges, paranoid_meaning},
     },
     plan::{
         Class, Plan,
         request::{Request, Stacks},
     },
 };
-
-/// What gives a host a v2 hierarchy, or a container the host's.
-const fn mount_v2(privileges: &Privileges) -> &'static str {
-    if privileges.is_contained {
-        "run the container with -v /sys/fs/cgroup:/sys/fs/cgroup:ro"
-    } else {
-        "mount -t cgroup2 none DIR"
-    }
-}
 
 /// All checks, and the exit code: 0, or that of the first thing that stops `pmbpf run`.
 pub(super) fn all(root: &Path) -> anyhow::Result<(Vec<Check>, u8)> {
@@ -114,7 +105,7 @@ fn cgroups(machine: &Machine, privileges: &Privileges) -> Check {
             "cgroups",
             format!("{kind}: no v2 hierarchy"),
             "--cgroup, --all-cgroups and --by cgroup",
-            mount_v2(privileges),
+            privileges.mount_cgroups(),
         ),
     }
 }
@@ -191,7 +182,7 @@ fn symbols(privileges: &Privileges, root: &Path) -> Check {
                 Ok(_) => "blind time",
                 Err(_) => "names of kernel functions, and blind time",
             };
-            worse(Status::Limited, name, format!("hidden: {why}"), disables, fix)
+            worse(Status::Limited, name, format!("hidden: {why}"), disables, &fix)
         }
     }
 }
@@ -207,7 +198,7 @@ fn namespace(privileges: &Privileges, root: &Path) -> Check {
             "process ids",
             "a PID namespace of its own: ids are those of this namespace",
             "targets, and names of user functions, outside of it",
-            "run with the host's PID namespace (docker: --pid=host)",
+            HOST_PIDS,
         ),
         _ => ok("process ids", "the host's"),
     }
@@ -228,7 +219,11 @@ fn open_files(privileges: &Privileges, machine: &Machine) -> Check {
             "open files",
             found,
             "an event on every CPU",
-            "raise it with ulimit -Hn",
+            if privileges.is_contained {
+                "raise it with --ulimit nofile=N"
+            } else {
+                "raise it with ulimit -Hn"
+            },
         );
     }
     ok("open files", found)
@@ -298,8 +293,10 @@ fn verify(
 ) -> [(Attach, Result<usize, Refusal>); Attach::ALL.len()] {
     let refused = |error: LoadError| (error.class(), error.to_string(), error.hint(privileges));
     let request = Request { stacks: Stacks::Yes, owners_max: Some(63), ..Request::default() };
-    let plan =
-        Plan::new(&request, machine, root).map_err(|error| (error.class(), error.to_string(), error.hint()));
+    let plan = Plan::new(&request, machine, root).map_err(|error| {
+        let hint = error.hint(&Privileges::read(root));
+        (error.class(), error.to_string(), hint)
+    });
     Attach::ALL.map(|attach| {
         let result = match &plan {
             Ok(plan) => {

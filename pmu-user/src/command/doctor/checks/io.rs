@@ -8,7 +8,7 @@ use std::{
     path::Path,
 };
 
-use super::{Check, Status, fix, mount_v2, ok, worse};
+use super::{Check, Status, fix, ok, worse};
 use crate::{
     bpf::{
         Kernel, LoadError,
@@ -82,7 +82,7 @@ fn packets(object: &IoObject, machine: &Machine, privileges: &Privileges) -> Che
     let name = "io programs (packets)";
     let Err(error) = object.net() else { return ok(name, "load and attach") };
     let fix = match error.class() {
-        _ if machine.cgroups.v2.is_none() => mount_v2(privileges).to_owned(),
+        _ if machine.cgroups.v2.is_none() => privileges.mount_cgroups().to_owned(),
         Class::NotPermitted if !privileges.has("cap_net_admin") => {
             privileges.grant("cap_bpf,cap_perfmon,cap_syslog,cap_net_admin")
         }
