@@ -9,7 +9,7 @@ use std::{
 use crate::{
     command::output,
     machine::{
-        accounting::{AccountFiles, Accounting, Figures},
+        accounting::{AccountFiles, Accounting, Figure, Figures},
         cgroup::{CgroupId, Layout},
     },
     metric::exposed::{Account, Accountable},
@@ -39,6 +39,8 @@ struct Open {
     files: AccountFiles,
     /// What is in the series of its target already, of what grows.
     counted: Figures,
+    /// What it was at the last reading, of what grows.
+    last: Figures,
     opened: Instant,
 }
 
@@ -86,7 +88,7 @@ impl Accounts {
     }
 
     fn account(&mut self, Accountable { target, info, paths, is_counted }: Accountable) -> Option<Account> {
-        let mut figures = Figures::new();
+        let (mut figures, mut of_interval) = (Figures::new(), Figures::new());
         let mut has_room = true;
         for path in &paths {
             let Some(now) = self.now(path, &mut has_room) else { continue };
@@ -94,34 +96,27 @@ impl Accounts {
             for (figure, value) in now {
                 if !figure.grows() {
                     figures.push((figure, value));
+                    of_interval.push((figure, value));
                     continue;
                 }
-                let before = open.counted.iter_mut().find(|(of, _)| *of == figure);
-                let grown = match before {
-                    Some((_, counted)) if is_counted => {
-                        value.saturating_sub(std::mem::replace(counted, value))
-                    }
-                    Some(_) => 0,
-                    None => {
-                        open.counted.push((figure, value));
-                        0
-                    }
-                };
-                figures.push((figure, grown));
+                of_interval.push((figure, grown(&mut open.last, figure, value)));
+                let is_met = open.counted.iter().any(|(of, _)| *of == figure);
+                let counted = if is_counted || !is_met { grown(&mut open.counted, figure, value) } else { 0 };
+                figures.push((figure, counted));
             }
         }
         self.left_out += usize::from(!has_room);
-        (!figures.is_empty()).then_some(Account { target, info, figures })
+        (!figures.is_empty()).then_some(Account { target, info, figures, of_interval })
     }
 
     /// What a cgroup's files say now, which may have to be opened: it is new, it was made anew, or some were not there.
     fn now(&mut self, path: &Untrusted, has_room: &mut bool) -> Option<Figures> {
-        let mut counted = None;
+        let mut before = None;
         if let Some(open) = self.open.get(path) {
             let is_due = open.files.count() < self.accounting.files_max() && open.opened.elapsed() >= AGAIN;
             match open.files.read() {
                 Some(now) if !is_due => return Some(now),
-                Some(_) => counted = Some(open.counted.clone()),
+                Some(_) => before = Some((open.counted.clone(), open.last.clone())),
                 None => {}
             }
             self.open.remove(path);
@@ -133,14 +128,25 @@ impl Accounts {
         }
         let is_new = self.accounting.layout().at(path)?.id > self.newest;
         let (files, now) = self.accounting.open(path);
-        let counted = counted.unwrap_or_else(|| {
+        let (counted, last) = before.unwrap_or_else(|| {
             // All that one did that was made since counting began is of this run.
             let growing = now.iter().filter(|(figure, _)| figure.grows());
-            growing.map(|&(figure, value)| (figure, if is_new { 0 } else { value })).collect()
+            let begin = growing.map(|&(figure, value)| (figure, if is_new { 0 } else { value }));
+            let begin: Figures = begin.collect();
+            (begin.clone(), begin)
         });
-        self.open.insert(path.clone(), Open { files, counted, opened: Instant::now() });
+        self.open.insert(path.clone(), Open { files, counted, last, opened: Instant::now() });
         Some(now)
     }
+}
+
+/// By how much a figure grew since `before`, which has it afterwards; 0 where it is met for the first time.
+fn grown(before: &mut Figures, figure: Figure, value: u64) -> u64 {
+    if let Some((_, last)) = before.iter_mut().find(|(of, _)| *of == figure) {
+        return value.saturating_sub(std::mem::replace(last, value));
+    }
+    before.push((figure, value));
+    0
 }
 
 #[cfg(test)]

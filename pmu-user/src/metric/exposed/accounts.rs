@@ -37,8 +37,10 @@ pub struct Account {
     pub target: Arc<str>,
     /// What is known of it.
     pub info: Arc<Labels>,
-    /// Of what grows: by how much since the last time; else how it is now.
+    /// Of what grows: by how much since it was last added to the series; else how it is now.
     pub figures: Figures,
+    /// Of what grows: by how much since the last reading; else how it is now.
+    pub of_interval: Figures,
 }
 
 /// A figure's family: its name, its unit, what one of the figure is in that, and what it says.
@@ -165,7 +167,8 @@ mod tests {
     const BOUNDS: Bounds = Bounds { targets: 10, series: 10_000, linger_ns: 300 * SECOND };
 
     fn account(target: &str, figures: &[(Figure, u64)]) -> Account {
-        Account { target: target.into(), info: Arc::default(), figures: figures.to_vec() }
+        let of_interval = figures.to_vec();
+        Account { target: target.into(), info: Arc::default(), figures: figures.to_vec(), of_interval }
     }
 
     /// Values by target of a family.

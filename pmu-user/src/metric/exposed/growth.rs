@@ -159,12 +159,12 @@ impl Growth {
 
     /// Adds what the kernel accounts to targets, after the report of the interval was added.
     pub fn account(&mut self, accounts: &[Account]) {
-        for Account { target, info, figures } in accounts {
+        for Account { target, info, of_interval, .. } in accounts {
             if !self.targets.contains_key(target) && self.targets.len() >= TOLD_APART_MAX {
                 continue;
             }
             let of = self.targets.entry(Arc::clone(target)).or_insert_with(|| Target::new(Arc::clone(info)));
-            for &(figure, value) in figures {
+            for &(figure, value) in of_interval {
                 if figure.grows() {
                     accounts::add(&mut of.values, &mut self.families, figure, value);
                 } else {

@@ -80,6 +80,19 @@ fn until_a_scrape_has_seen_its_0_what_grows_waits() {
 }
 
 #[test]
+fn a_table_has_what_grows_when_it_grows_though_no_scrape_comes() {
+    let mut world = World::new();
+    world.write("web", 100, 4096);
+    world.accounts.newest.0 = u64::MAX;
+    let mut of_interval = |is_counted| -> u64 {
+        let account = world.accounts.read(vec![target("web", &["/web"], is_counted)]).pop().unwrap();
+        world.write("web", 120, 4096);
+        account.of_interval.iter().filter(|(of, _)| *of == Periods).map(|(_, value)| *value).sum()
+    };
+    assert_eq!([of_interval(false), of_interval(false), of_interval(true)], [0, 20, 0]);
+}
+
+#[test]
 fn two_cgroups_of_one_target_add_up_and_files_of_those_that_go_are_closed() {
     let mut world = World::new();
     world.accounts.newest.0 = 0;
