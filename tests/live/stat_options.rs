@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::{
     stat::{count, counted, event, value},
-    support::{Rows, Scratch, pmbpf, text},
+    support::{Rows, Scratch, Started, pmbpf, text, wait_until},
     workloads::workload,
 };
 
@@ -133,12 +133,14 @@ fn fields_are_those_of_perf_stat_in_its_order() {
     let shapes = |rows: &[Vec<String>]| rows.iter().map(fixed).collect::<Vec<_>>();
     let sleeps: &[&str] = &["--", "sleep", "0.05"];
     let clocks = ["-e", "cpu-clock,context-switches:k"];
-    let ways: [Vec<&str>; 8] = [
+    let ways: [Vec<&str>; 10] = [
         vec!["-e", "task-clock,page-faults,cycles"],
         [&["-a"], &clocks[..]].concat(),
         [&["-A", "-a"], &clocks[..]].concat(),
         [&["--per-core", "-a"], &clocks[..]].concat(),
         [&["--per-socket", "-a"], &clocks[..]].concat(),
+        [&["--per-die", "-a"], &clocks[..]].concat(),
+        [&["--per-node", "-a"], &clocks[..]].concat(),
         vec!["-e", "{minor-faults,page-faults},dummy,duration_time"],
         vec!["-e", "mem:0x1000:w,mem:0x1000:rw"],
         vec!["-e", "syscalls:sys_enter_exit_*"],
@@ -229,6 +231,58 @@ fn a_timeout_ends_the_command_and_a_delay_starts_counters_later() {
     };
     let (all, late) = (clock(&[]), clock(&["-D", "300"]));
     assert!(late > 0.0 && late < 0.6 * all, "{late} of {all}");
+}
+
+#[test]
+fn beside_another_target_a_command_says_how_long_to_count() {
+    let spin = workload("spin", &["-g"]);
+    let other = Started::new(&format!("exec {spin} 60"));
+    let pid = other.pid().to_string();
+    let waits = ["--", "sh", "-c", "sleep 0.3; exit 3"];
+    for option in ["-p", "-t"] {
+        let (code, rows, said) = counted(&[&[option, &pid, "-e", "task-clock"], &waits[..]].concat());
+        assert_eq!(code, Some(3), "{said}");
+        // The command sleeps, so the time is the other's.
+        assert!(value(&rows, "task-clock") > 0.03e9, "{said}");
+        assert!((0.3e9..20e9).contains(&rows.total("elapsed")), "{}", rows.total("elapsed"));
+    }
+    let owners = pmbpf().args(["run", "--json", "-o", "-", "-p", &pid, "-i"]).args(waits).output().unwrap();
+    let said = text(&owners.stderr);
+    assert_eq!(owners.status.code(), Some(3), "{said}");
+    assert!(Rows::parse(&owners.stdout).total("cpu_time") > 0.03e9, "{said}");
+    // A target that ends does not end the run.
+    let kill = format!("kill {pid}; sleep 0.5");
+    let rows = count(&["-p", &pid, "-e", "cs", "--", "sh", "-c", &kill]);
+    assert!(rows.total("elapsed") >= 0.5e9, "{}", rows.total("elapsed"));
+}
+
+#[test]
+fn threads_have_rows_of_their_own_as_with_perf() {
+    let threads = workload("threads", &["-pthread"]);
+    let process = Started::new(&format!("exec {threads} 60 60"));
+    let tasks = format!("/proc/{}/task", process.pid());
+    wait_until("its threads run", || fs::read_dir(&tasks).unwrap().count() > 2);
+    let pid = process.pid().to_string();
+    let arguments = ["--per-thread", "-p", &pid, "-e", "task-clock", "--", "sleep", "0.3"];
+    let rows = count(&arguments);
+    let mut ours: Vec<String> = rows
+        .of_kind("metric")
+        .filter(|row| row["metric"] == "event.task-clock")
+        .map(|row| {
+            assert_eq!(row["place"]["kind"], "thread", "{row}");
+            row["place"]["name"].as_str().unwrap().to_owned()
+        })
+        .collect();
+    assert!(ours.len() > 2 && ours.iter().any(|name| *name == format!("threads-{pid}")), "{ours:?}");
+    let perfs = fields(&mut Command::new("perf"), &arguments);
+    let mut perfs: Vec<String> = perfs.into_iter().map(|mut row| row.swap_remove(0)).collect();
+    ours.sort();
+    perfs.sort();
+    assert_eq!(ours, perfs);
+    let fields = fields(&mut pmbpf(), &arguments);
+    assert!(fields.iter().all(|row| row.len() == 8 && row[3] == "task-clock"), "{fields:?}");
+    let refused = counted(&["--per-thread", "--", "true"]);
+    assert!(refused.0 == Some(2) && refused.2.contains("name them with -p or -t"), "{}", refused.2);
 }
 
 #[test]

@@ -17,7 +17,7 @@ use super::parse;
 const ALIKE_MIN: f64 = 0.55;
 
 /// What perf's users type, and what does it here.
-const HABITS: [(&[&str], &str); 18] = [
+const HABITS: [(&[&str], &str); 26] = [
     (&["record"], "`pmbpf run -o FILE` records, `pmbpf report FILE` reports from it"),
     (&["sleep"], "`pmbpf run -d 1` counts for a second, `pmbpf run -- sleep 1` counts a command"),
     (&["script"], "`pmbpf export FILE --to FORMAT` writes a recording for other tools"),
@@ -36,14 +36,33 @@ const HABITS: [(&[&str], &str); 18] = [
     ),
     (&["--topdown"], "`pmbpf run` has the Top-Down tree where the CPU counts it"),
     (
-        &["--per-core", "--per-socket", "-A", "--no-aggr", "-x", "--field-separator", "--timeout", "--null"],
+        &[
+            "--per-core",
+            "--per-die",
+            "--per-node",
+            "--per-socket",
+            "-A",
+            "--no-aggr",
+            "-x",
+            "--field-separator",
+            "--timeout",
+            "--null",
+        ],
         "it is an option of `pmbpf stat`",
     ),
     (
-        &["--per-die", "--per-node", "--per-cache"],
-        "`pmbpf stat` has --per-socket, --per-core and -A, a row for each CPU",
+        &["--per-cache", "--per-cluster"],
+        "`pmbpf stat` has --per-node, --per-socket, --per-die, --per-core and -A, a row for each CPU",
     ),
-    (&["--per-thread"], "`pmbpf run --by thread` has a row for each thread"),
+    (&["--per-thread"], "`--by thread` has a row for each thread; `pmbpf stat` has --per-thread"),
+    (&["--interval-count"], "a duration ends a run: `-I 1s -d 3s` has three intervals"),
+    (&["--summary"], "`-I TIME` has the whole behind its intervals, but with `-x`"),
+    (&["--no-csv-summary"], "there is no summary behind the intervals of `-x`"),
+    (&["--metric-only"], "`--csv` and `--json` have a row for each metric"),
+    (&["--bpf-counters"], "`pmbpf stat` has plain counters, `pmbpf run` counts by BPF programs"),
+    (&["--no-merge"], "uncore PMUs of a kind share a row; `-e PMU/EVENT/` counts on one alone"),
+    (&["--all-user", "--all-kernel"], "an event's mode is a modifier, as in `-e cycles:u` and `-e cycles:k`"),
+    (&["--log-fd", "--append"], "the results of a command go to stderr, `-o -` sends them to stdout"),
     (
         &["--delay", "-D"],
         "`pmbpf stat --delay MS` starts counters later, `pmbpf report FILE --time 1s..` leaves out a begin",
@@ -204,8 +223,9 @@ mod tests {
             (&["run", "--topdown", "--", "true"], "Top-Down", "similar"),
             (&["run", "--per-core", "-a"], "pmbpf stat", "similar"),
             (&["run", "-x,", "--", "true"], "pmbpf stat", "similar"),
-            (&["stat", "--per-die", "-a"], "--per-socket", "similar"),
-            (&["stat", "--per-thread", "-p", "1"], "--by thread", "similar"),
+            (&["stat", "--per-cache", "-a"], "--per-socket", "similar"),
+            (&["run", "--per-thread", "-p", "1"], "--by thread", "similar"),
+            (&["stat", "-I", "1s", "--interval-count", "3"], "-d 3s", "similar"),
             (&["stat", "--no-big-num"], "-x,", "similar"),
             (&["run", "-F", "99Hz"], "`99Hz` is not a whole number", "digit"),
             (&["run", "--width", "abc"], "`abc` is not a whole number", "digit"),

@@ -37,15 +37,15 @@ use crate::{
 pub(super) struct Args {
     /// Tell apart what these processes did, with their children
     #[arg(short, long, value_name = "PID", value_delimiter = ',', value_parser = parse::id, help_heading = "Target",
-          conflicts_with_all = ["cgroup", "all", "command"])]
+          conflicts_with_all = ["cgroup", "all"])]
     pid: Vec<u32>,
     /// Tell apart what this cgroup and those below did: a path, or a unique name (repeatable)
-    #[arg(long, value_name = "NAME", value_parser = parse::cgroup, help_heading = "Target", conflicts_with_all = ["all", "command"])]
+    #[arg(long, value_name = "NAME", value_parser = parse::cgroup, help_heading = "Target", conflicts_with = "all")]
     cgroup: Vec<String>,
-    /// Tell every cgroup apart (the default); with a command, as long as that runs
+    /// Tell every cgroup apart (the default without a command)
     #[arg(short, long, help_heading = "Target")]
     all: bool,
-    /// Run this command and tell apart what it did, with its children
+    /// Run this command and tell apart what it did, with its children; with another target, measure that as long as the command runs
     #[arg(trailing_var_arg = true, value_name = "COMMAND", help_heading = "Target")]
     command: Vec<OsString>,
 

@@ -13,27 +13,27 @@ use crate::plan::{
 pub(super) struct TargetArgs {
     /// Count these processes, with their children
     #[arg(short, long, value_name = "PID", value_delimiter = ',', value_parser = parse::id, help_heading = "Target",
-          conflicts_with_all = ["tid", "cgroup", "all", "command"])]
+          conflicts_with_all = ["tid", "cgroup", "all"])]
     pid: Vec<u32>,
     /// Count these threads only
     #[arg(short, long, value_name = "TID", value_delimiter = ',', value_parser = parse::id, help_heading = "Target",
-          conflicts_with_all = ["cgroup", "all", "command"])]
+          conflicts_with_all = ["cgroup", "all"])]
     pub(super) tid: Vec<u32>,
     /// Count this cgroup and those below (repeatable): a path, or the name of a unit, container or pod that only one has; or with
     /// what it is in front: path:, unit:, docker:, podman:, cri:, k8s:NAMESPACE/POD[/CONTAINER], slurm:JOB, pid:, self
-    #[arg(long, value_name = "NAME", value_parser = parse::cgroup, help_heading = "Target", conflicts_with_all = ["all", "command"])]
+    #[arg(long, value_name = "NAME", value_parser = parse::cgroup, help_heading = "Target", conflicts_with = "all")]
     pub(super) cgroup: Vec<String>,
-    /// Count everything (the default); with a command, as long as that runs
+    /// Count everything (the default without a command)
     #[arg(short, long, help_heading = "Target")]
     all: bool,
-    /// Run this command and count it, with its children
+    /// Run this command and count it, with its children; with another target, count that as long as the command runs
     #[arg(trailing_var_arg = true, value_name = "COMMAND", help_heading = "Target")]
     pub(super) command: Vec<OsString>,
     /// Count on these CPUs only, as 0-3,7
     #[arg(short = 'C', long, value_name = "LIST", value_parser = parse::cpus, help_heading = "Target")]
     pub(super) cpu: Option<parse::CpuList>,
     /// Do not count children of the target processes
-    #[arg(long, help_heading = "Target")]
+    #[arg(short = 'i', long, help_heading = "Target")]
     no_inherit: bool,
     /// Run the command in any case; say what could not be measured, and why
     #[arg(long, requires = "command", help_heading = "Target")]
@@ -53,21 +53,22 @@ impl TargetArgs {
     }
 }
 
-/// The target that these options name: a command, unless everything is to be counted as long as it runs, or one list that is not empty.
+/// The target that these options name: one list that is not empty, or everything, or else the command. Beside another target the
+/// command says how long to count.
 pub(super) fn target(
     (command, all): (&[OsString], bool),
     pid: &[u32],
     tid: &[u32],
     cgroup: &[String],
 ) -> Target {
-    if !command.is_empty() && !all {
-        Target::Command(command.to_vec())
-    } else if !pid.is_empty() {
+    if !pid.is_empty() {
         Target::Processes(pid.to_vec())
     } else if !tid.is_empty() {
         Target::Threads(tid.to_vec())
     } else if !cgroup.is_empty() {
         Target::Cgroups(cgroup.to_vec())
+    } else if !command.is_empty() && !all {
+        Target::Command(command.to_vec())
     } else {
         Target::System
     }

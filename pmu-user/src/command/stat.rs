@@ -70,14 +70,23 @@ struct OfPerf {
     #[arg(long, help_heading = "Events")]
     topdown: bool,
     /// Write a row for each CPU and event
-    #[arg(short = 'A', long, conflicts_with_all = ["per_core", "per_socket"], help_heading = "Rows")]
+    #[arg(short = 'A', long, group = "places", help_heading = "Rows")]
     no_aggr: bool,
     /// Write the rows of each core
-    #[arg(long, conflicts_with = "per_socket", help_heading = "Rows")]
+    #[arg(long, group = "places", help_heading = "Rows")]
     per_core: bool,
+    /// Write the rows of each die
+    #[arg(long, group = "places", help_heading = "Rows")]
+    per_die: bool,
+    /// Write the rows of each NUMA node
+    #[arg(long, group = "places", help_heading = "Rows")]
+    per_node: bool,
     /// Write the rows of each socket
-    #[arg(long, help_heading = "Rows")]
+    #[arg(long, group = "places", help_heading = "Rows")]
     per_socket: bool,
+    /// Write a row for each thread and event, of -p or -t; a thread that starts later counts with the one that started it
+    #[arg(long, group = "places", help_heading = "Rows")]
+    per_thread: bool,
     /// Stop after MS milliseconds, and end the command with SIGTERM
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "duration",
           help_heading = "Time")]
@@ -98,6 +107,19 @@ impl OfPerf {
     /// How often more was asked for.
     fn detail(&self) -> u8 {
         self.detailed.iter().fold(0, |all, one| all.saturating_add(*one))
+    }
+
+    /// What has rows of its own.
+    fn aggregate(&self) -> Aggregate {
+        let chosen = [
+            (self.no_aggr, Aggregate::None),
+            (self.per_core, Aggregate::Core),
+            (self.per_die, Aggregate::Die),
+            (self.per_node, Aggregate::Node),
+            (self.per_socket, Aggregate::Socket),
+            (self.per_thread, Aggregate::Thread),
+        ];
+        chosen.iter().find(|(is_chosen, _)| *is_chosen).map(|(_, aggregate)| *aggregate).unwrap_or_default()
     }
 }
 
@@ -203,19 +225,14 @@ impl Args {
     }
 
     fn wanted(&self, user_mode: Option<String>) -> Wanted {
-        let OfPerf { null, topdown, no_aggr, per_core, per_socket, .. } = self.of_perf;
+        let OfPerf { null, topdown, .. } = self.of_perf;
         Wanted {
             lists: self.event.clone(),
             detailed: self.of_perf.detail(),
             unsupported_too: self.of_perf.field_separator.is_some(),
             null,
             topdown,
-            aggregate: match (no_aggr, per_core, per_socket) {
-                (true, ..) => Aggregate::None,
-                (_, true, _) => Aggregate::Core,
-                (.., true) => Aggregate::Socket,
-                _ => Aggregate::All,
-            },
+            aggregate: self.of_perf.aggregate(),
             user_mode,
             left_out: self.left_out.clone(),
         }
@@ -242,15 +259,21 @@ impl Args {
     fn check(&self, target: &Target) -> Result<(), Usage> {
         let of_tasks = is_of_tasks(target);
         let repeats = self.repeat.is_some_and(|runs| runs > 1);
-        let OfPerf { no_aggr, per_core, per_socket, timeout, delay, .. } = self.of_perf;
+        let OfPerf { timeout, delay, .. } = self.of_perf;
+        let by_thread = self.of_perf.aggregate() == Aggregate::Thread;
+        let by_cpu = self.of_perf.aggregate() != Aggregate::All && !by_thread;
         let wrong = [
             (
                 of_tasks && self.target.cpu.is_some(),
-                "a task is counted wherever it runs, and everything on a CPU: leave out -C or the task",
+                "a task is counted wherever it runs: leave out -C, or count everything on these CPUs with -a",
             ),
             (
-                of_tasks && (no_aggr || per_core || per_socket),
-                "a task has no rows of CPUs: -A, --per-core and --per-socket are of everything (-a) or of cgroups",
+                of_tasks && by_cpu,
+                "a task has no rows of CPUs: -A, --per-core, --per-die, --per-node and --per-socket are of everything (-a) or of cgroups",
+            ),
+            (
+                by_thread && !matches!(target, Target::Processes(_) | Target::Threads(_)),
+                "--per-thread is of threads that exist: name them with -p or -t; `pmbpf run --by thread` has rows of others",
             ),
             (
                 repeats && self.target.command.is_empty(),

@@ -37,6 +37,16 @@ fn shift(root: &Path) -> u64 {
     ns.div_euclid(START_TICK_NS.cast_signed()).cast_unsigned()
 }
 
+/// Threads that a process has now; itself where they cannot be read. One that starts between this and the opening of its creator's
+/// counter is not counted; looking again would count the inherited ones twice.
+pub(crate) fn threads(root: &Path, process: u32) -> Vec<u32> {
+    let folder = root.join(format!("proc/{process}/task"));
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut ids: Vec<u32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    ids.sort_unstable();
+    if ids.is_empty() { vec![process] } else { ids }
+}
+
 /// `num_threads`, from the state on.
 const THREADS_FIELD: usize = 17;
 

@@ -44,7 +44,7 @@ pub struct Stat {
 pub struct Row {
     /// The cgroup, if cgroups are the target.
     pub owner: Option<Owner>,
-    /// The CPUs that it is of, where not all are one row.
+    /// The CPUs or the thread that it is of, where not all are one row.
     pub place: Option<Place>,
     /// As typed.
     pub event: String,
@@ -201,7 +201,7 @@ impl Stat {
 /// Why there are no times of a command.
 const NO_END: &str = "it is a command's, and known when that has ended";
 
-/// The rows of a target: of all its CPUs together, or of each place in turn; where each CPU is a place, of each event in turn.
+/// The rows of a target: of all of it together, or of each place in turn; where each CPU or thread is a place, of each event in turn.
 fn of_places(
     plan: &CountPlan,
     part: &Part,
@@ -213,7 +213,7 @@ fn of_places(
         return rows(plan, part, before, owner, elapsed_ns);
     }
     let there = |part: &Part, place: &Place| {
-        let readings = part.readings.iter().filter(|reading| reading.cpu.is_some_and(|cpu| place.has(cpu)));
+        let readings = part.readings.iter().filter(|reading| place.has(reading.cpu, reading.thread));
         Part { readings: readings.cloned().collect(), uncounted: part.uncounted.clone() }
     };
     let of_place = |place: &Place| {
@@ -222,7 +222,7 @@ fn of_places(
         rows.into_iter().map(|row| Row { place: Some(place.clone()), ..row }).collect::<Vec<_>>()
     };
     let mut all: Vec<Vec<Row>> = plan.places.iter().map(of_place).collect();
-    let is_by_event = matches!(plan.places.first(), Some(Place::Cpu { .. }));
+    let is_by_event = plan.places.first().is_some_and(Place::is_by_event);
     let events = all.first().map_or(0, Vec::len);
     if !is_by_event || all.iter().any(|rows| rows.len() != events) {
         return all.into_iter().flatten().collect();

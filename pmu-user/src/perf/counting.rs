@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     drain::reading::Reading,
-    machine::{cpu::Cpu, pmu::catalog::PmuCpus},
+    machine::{cpu::Cpu, pmu::catalog::PmuCpus, stat::threads},
     plan::{Class, count::TOOL, request::Inherit},
     table::event_syntax::{Instance, Selected, SelectedGroup},
 };
@@ -331,17 +331,9 @@ fn sites(at: &Instance, target: &CountTarget) -> Vec<Site> {
         CountTarget::System(cpus) => here(cpus).into_iter().map(Site::Cpu).collect(),
         CountTarget::Cgroup(_, cpus) => here(cpus).into_iter().map(Site::Cgroup).collect(),
         CountTarget::Threads(ids, _) => ids.iter().copied().map(Site::Thread).collect(),
-        CountTarget::Processes(ids, _) => ids.iter().flat_map(|id| threads(*id)).map(Site::Thread).collect(),
+        CountTarget::Processes(ids, _) => {
+            ids.iter().flat_map(|&id| threads(Path::new("/"), id)).map(Site::Thread).collect()
+        }
         CountTarget::Command(id) => vec![Site::Thread(*id)],
     }
-}
-
-/// Threads that a process has now; itself if nobody can tell. One that starts between this and the opening of its
-/// creator's counter is not counted; looking again would count the inherited ones twice.
-fn threads(process: u32) -> Vec<u32> {
-    let folder = Path::new("/proc").join(process.to_string()).join("task");
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut ids: Vec<u32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
-    ids.sort_unstable();
-    if ids.is_empty() { vec![process] } else { ids }
 }

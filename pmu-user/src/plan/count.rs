@@ -45,7 +45,7 @@ pub struct CountPlan {
     pub interval: Option<Duration>,
     /// Stop after.
     pub duration: Option<Duration>,
-    /// CPUs that have rows of their own, where not all are one row.
+    /// CPUs or threads that have rows of their own, where not all are one row.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub places: Vec<Place>,
     /// Time from the start of the command to that of the counters.
@@ -69,7 +69,7 @@ pub struct Wanted {
     pub null: bool,
     /// The Top-Down counters of the CPU instead of the usual events.
     pub topdown: bool,
-    /// How counts of CPUs are put together.
+    /// How counts of CPUs or threads are put together.
     pub aggregate: Aggregate,
     /// Why user mode alone is counted where an event does not say, if that is so.
     pub user_mode: Option<String>,
@@ -117,11 +117,16 @@ impl CountPlan {
         root: &Path,
     ) -> Result<Self, PlanError> {
         let cpus = cpus(request, machine)?;
+        // A counter is of the cgroup that there is when it is opened.
+        let target = resolve_target(&request.target, machine, root)?.0;
+        let places = match wanted.aggregate {
+            Aggregate::Thread => Place::threads(&target, root),
+            of_cpus => Place::all(of_cpus, &cpus, root),
+        };
         let mut plan = Self {
-            // A counter is of the cgroup that there is when it is opened.
-            target: resolve_target(&request.target, machine, root)?.0,
+            target,
             inherit: request.inherit,
-            places: Place::all(wanted.aggregate, &cpus, root),
+            places,
             cpus,
             asked: Vec::new(),
             groups: Vec::new(),
@@ -243,6 +248,11 @@ impl CountPlan {
     fn leaves_out(&mut self, what: Option<String>) {
         let all: Vec<String> = self.left_out.take().into_iter().chain(what).collect();
         self.left_out = (!all.is_empty()).then(|| all.join("; "));
+    }
+
+    /// The threads that have rows of their own.
+    pub fn threads(&self) -> Vec<u32> {
+        self.places.iter().filter_map(Place::tid).collect()
     }
 
     /// The events that this host has, in the order of their numbers.

@@ -116,6 +116,7 @@ pub fn count_targets(plan: &CountPlan, machine: &Machine, waiting: Option<u32>) 
     let mount = machine.cgroups.v2.clone().unwrap_or_else(|| PathBuf::from("/sys/fs/cgroup"));
     let folder = |path: PathBuf| mount.join(path.strip_prefix("/").unwrap_or(&path));
     match &plan.target {
+        _ if !plan.threads().is_empty() => vec![CountTarget::Threads(plan.threads(), plan.inherit)],
         Target::System => vec![CountTarget::System(plan.cpus.clone())],
         Target::Processes(ids) => vec![CountTarget::Processes(ids.clone(), plan.inherit)],
         Target::Threads(ids) => vec![CountTarget::Threads(ids.clone(), plan.inherit)],

@@ -93,11 +93,13 @@ impl Watch {
         // Before the command is let go, which may get this CPU at once.
         let started = Instant::now();
         launched.as_mut().map_or(Ok(()), Launched::release)?;
+        // Beside a command the run is as long as the command, as with perf stat -p: it may outlive its targets.
+        let ends_with = if launched.is_some() { &Target::System } else { target };
         Ok(Self {
             started,
             ticks: tick.map(ticks),
             deadline: duration.map(|duration| started + duration),
-            gone: Box::pin(targets_gone(target.clone())),
+            gone: Box::pin(targets_gone(ends_with.clone())),
             launched,
             status: None,
             used: None,

@@ -98,7 +98,7 @@ impl Row<'_, '_> {
         record.extend(owner(number.whose));
         record.extend(match (number.details.culprit, number.details.place) {
             (Some(who), _) => culprit(who),
-            (None, Some(place)) => [place.kind().to_owned(), place.to_string(), String::new()],
+            (None, Some(place)) => [place.kind().to_owned(), text(&place.to_string()), String::new()],
             (None, None) => subject(number.subject),
         });
         record.push(text(&format!("{}{part}", number.metric)));

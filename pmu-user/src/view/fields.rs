@@ -36,9 +36,9 @@ fn at(stat: &Stat, is_interval: bool) -> Vec<String> {
     is_interval.then(at).into_iter().collect()
 }
 
-/// The CPUs, and how many they are where they may be several.
+/// The CPUs, and how many they are where they may be several; or the thread.
 fn place(row: &Row) -> Vec<String> {
-    let name = row.place.as_ref().map(ToString::to_string);
+    let name = row.place.as_ref().map(|place| text(&place.to_string()));
     let cpus = row.place.as_ref().and_then(Place::cpus).map(|cpus| cpus.to_string());
     name.into_iter().chain(cpus).collect()
 }

@@ -1,12 +1,16 @@
-//! CPUs whose counts are rows of their own: a CPU, a core or a socket, by the topology in sysfs.
+//! Places whose counts are rows of their own: a CPU, a core, a die, a node or a socket, by the topology in sysfs; or a thread.
 
-use std::{collections::BTreeMap, fmt, path::Path};
+use std::{collections::BTreeMap, fmt, fs, path::Path};
 
 use serde::{Deserialize, Serialize};
 
-use crate::machine::{cpu::Cpu, read_line};
+use crate::{
+    machine::{cpu::Cpu, read_line, stat::threads},
+    plan::{Target, target::Word},
+    untrusted::Untrusted,
+};
 
-/// How counts of CPUs are put together, as perf stat has it.
+/// How counts are put together, as perf stat has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Aggregate {
     /// All of them in one row.
@@ -16,11 +20,17 @@ pub enum Aggregate {
     None,
     /// Those of a core: `--per-core`.
     Core,
+    /// Those of a die: `--per-die`.
+    Die,
+    /// Those of a NUMA node: `--per-node`.
+    Node,
     /// Those of a socket: `--per-socket`.
     Socket,
+    /// Those of a thread: `--per-thread`.
+    Thread,
 }
 
-/// CPUs that have rows of their own.
+/// CPUs, or a thread, that have rows of their own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Place {
@@ -40,12 +50,35 @@ pub enum Place {
         /// Its CPUs.
         cpus: Vec<Cpu>,
     },
+    /// A die.
+    Die {
+        /// Number of its socket.
+        socket: u32,
+        /// Number of the die in the socket.
+        die: u32,
+        /// Its CPUs.
+        cpus: Vec<Cpu>,
+    },
+    /// A NUMA node.
+    Node {
+        /// Its number.
+        node: u32,
+        /// Its CPUs.
+        cpus: Vec<Cpu>,
+    },
     /// A socket.
     Socket {
         /// Its number.
         socket: u32,
         /// Its CPUs.
         cpus: Vec<Cpu>,
+    },
+    /// A thread.
+    Thread {
+        /// Its id.
+        tid: u32,
+        /// Its name when the run was planned.
+        comm: Word,
     },
 }
 
@@ -60,12 +93,21 @@ impl Place {
         };
         let socket = |cpu: Cpu| number(cpu, "physical_package_id");
         match aggregate {
-            Aggregate::All => Vec::new(),
+            Aggregate::All | Aggregate::Thread => Vec::new(),
             Aggregate::None => cpus.iter().map(|&cpu| Self::Cpu { cpu }).collect(),
             Aggregate::Core => {
                 let id = |&cpu: &Cpu| (socket(cpu), number(cpu, "die_id"), number(cpu, "core_id"));
                 let place = |((socket, die, core), cpus)| Self::Core { socket, die, core, cpus };
                 grouped(cpus, id).into_iter().map(place).collect()
+            }
+            Aggregate::Die => {
+                let id = |&cpu: &Cpu| (socket(cpu), number(cpu, "die_id"));
+                let place = |((socket, die), cpus)| Self::Die { socket, die, cpus };
+                grouped(cpus, id).into_iter().map(place).collect()
+            }
+            Aggregate::Node => {
+                let place = |(node, cpus)| Self::Node { node, cpus };
+                grouped(cpus, |&cpu| node(cpu, root)).into_iter().map(place).collect()
             }
             Aggregate::Socket => {
                 let place = |(socket, cpus)| Self::Socket { socket, cpus };
@@ -74,11 +116,41 @@ impl Place {
         }
     }
 
-    /// Is the CPU one of its own?
-    pub fn has(&self, wanted: Cpu) -> bool {
+    /// The threads that the processes of the target have now, or the threads that it names; none where it names no tasks.
+    pub fn threads(target: &Target, root: &Path) -> Vec<Self> {
+        let mut tids: Vec<u32> = match target {
+            Target::Processes(ids) => ids.iter().flat_map(|&id| threads(root, id)).collect(),
+            Target::Threads(ids) => ids.clone(),
+            Target::System | Target::Cgroups(_) | Target::Command(_) => Vec::new(),
+        };
+        tids.sort_unstable();
+        tids.dedup();
+        let place = |tid: u32| {
+            // The file is there only as long as the thread is.
+            let mut comm = fs::read(root.join(format!("proc/{tid}/comm"))).unwrap_or_default();
+            comm.pop_if(|byte| *byte == b'\n');
+            Self::Thread { tid, comm: Word(Untrusted::new(comm)) }
+        };
+        tids.into_iter().map(place).collect()
+    }
+
+    /// Is a counter on this CPU, or of this thread, one of its own?
+    pub fn has(&self, on: Option<Cpu>, of: Option<u32>) -> bool {
         match self {
-            Self::Cpu { cpu } => *cpu == wanted,
-            Self::Core { cpus, .. } | Self::Socket { cpus, .. } => cpus.contains(&wanted),
+            Self::Cpu { cpu } => on == Some(*cpu),
+            Self::Core { cpus, .. }
+            | Self::Die { cpus, .. }
+            | Self::Node { cpus, .. }
+            | Self::Socket { cpus, .. } => on.is_some_and(|cpu| cpus.contains(&cpu)),
+            Self::Thread { tid, .. } => of == Some(*tid),
+        }
+    }
+
+    /// The id of the thread, if it is one.
+    pub const fn tid(&self) -> Option<u32> {
+        match self {
+            Self::Thread { tid, .. } => Some(*tid),
+            _ => None,
         }
     }
 
@@ -87,28 +159,49 @@ impl Place {
         match self {
             Self::Cpu { .. } => "cpu",
             Self::Core { .. } => "core",
+            Self::Die { .. } => "die",
+            Self::Node { .. } => "node",
             Self::Socket { .. } => "socket",
+            Self::Thread { .. } => "thread",
         }
     }
 
     /// How many CPUs it has, where it may have several.
     pub const fn cpus(&self) -> Option<usize> {
         match self {
-            Self::Cpu { .. } => None,
-            Self::Core { cpus, .. } | Self::Socket { cpus, .. } => Some(cpus.len()),
+            Self::Cpu { .. } | Self::Thread { .. } => None,
+            Self::Core { cpus, .. }
+            | Self::Die { cpus, .. }
+            | Self::Node { cpus, .. }
+            | Self::Socket { cpus, .. } => Some(cpus.len()),
         }
+    }
+
+    /// Do rows stand by event, as perf's do, with a place a row; else by place?
+    pub const fn is_by_event(&self) -> bool {
+        matches!(self, Self::Cpu { .. } | Self::Thread { .. })
     }
 }
 
-/// As perf writes it: `CPU3`, `S0-D0-C3`, `S0`.
+/// As perf writes it: `CPU3`, `S0-D0-C3`, `S0-D0`, `N0`, `S0`, `bash-1234`.
 impl fmt::Display for Place {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cpu { cpu } => write!(formatter, "CPU{}", cpu.0),
             Self::Core { socket, die, core, .. } => write!(formatter, "S{socket}-D{die}-C{core}"),
+            Self::Die { socket, die, .. } => write!(formatter, "S{socket}-D{die}"),
+            Self::Node { node, .. } => write!(formatter, "N{node}"),
             Self::Socket { socket, .. } => write!(formatter, "S{socket}"),
+            Self::Thread { tid, comm } => write!(formatter, "{}-{tid}", comm.0.terminal()),
         }
     }
+}
+
+/// The NUMA node of a CPU, whose folder has a link to it; 0 where there is none.
+fn node(cpu: Cpu, root: &Path) -> u32 {
+    let folder = root.join(format!("sys/devices/system/cpu/cpu{}", cpu.0));
+    let mut names = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name());
+    names.find_map(|name| name.to_str()?.strip_prefix("node")?.parse().ok()).unwrap_or(0)
 }
 
 fn grouped<K: Ord>(cpus: &[Cpu], key: impl Fn(&Cpu) -> K) -> BTreeMap<K, Vec<Cpu>> {
@@ -122,16 +215,22 @@ fn grouped<K: Ord>(cpus: &[Cpu], key: impl Fn(&Cpu) -> K) -> BTreeMap<K, Vec<Cpu
 #[cfg(test)]
 mod tests {
     use super::{Aggregate, Place};
-    use crate::machine::{cpu::Cpu, testing::Tree};
+    use crate::{
+        machine::{cpu::Cpu, testing::Tree},
+        plan::Target,
+    };
 
     #[test]
     fn threads_of_a_core_are_one_place_and_cores_of_a_socket_too() {
         let topology = |cpu: u32, name: &str| format!("sys/devices/system/cpu/cpu{cpu}/topology/{name}");
+        let node =
+            |cpu: u32| (format!("sys/devices/system/cpu/cpu{cpu}/node{}/cpulist", cpu % 2), String::new());
         let files: Vec<(String, String)> = (0..4)
             .flat_map(|cpu| {
-                [("physical_package_id", cpu / 2), ("core_id", 0)]
+                [("physical_package_id", cpu / 2), ("core_id", 0), ("die_id", cpu % 2)]
                     .map(|(name, id)| (topology(cpu, name), format!("{id}\n")))
             })
+            .chain((0..4).map(node))
             .collect();
         let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (&**path, &**text)).collect();
         let tree = Tree::new(&files);
@@ -140,11 +239,35 @@ mod tests {
             Place::all(aggregate, &cpus, &tree.root).iter().map(ToString::to_string).collect()
         };
         assert_eq!(names(Aggregate::None), ["CPU0", "CPU1", "CPU2", "CPU3"]);
-        assert_eq!(names(Aggregate::Core), ["S0-D0-C0", "S1-D0-C0"]);
+        assert_eq!(names(Aggregate::Core), ["S0-D0-C0", "S0-D1-C0", "S1-D0-C0", "S1-D1-C0"]);
+        assert_eq!(names(Aggregate::Die), ["S0-D0", "S0-D1", "S1-D0", "S1-D1"]);
+        assert_eq!(names(Aggregate::Node), ["N0", "N1"]);
         assert_eq!(names(Aggregate::Socket), ["S0", "S1"]);
         assert!(names(Aggregate::All).is_empty());
-        let second = &Place::all(Aggregate::Core, &cpus, &tree.root)[1];
-        assert!(second.has(Cpu(2)) && second.has(Cpu(3)) && !second.has(Cpu(1)));
-        assert_eq!((second.cpus(), second.kind()), (Some(2), "core"));
+        let has = |place: &Place, cpu| place.has(Some(Cpu(cpu)), None);
+        let second = &Place::all(Aggregate::Socket, &cpus, &tree.root)[1];
+        assert!(has(second, 2) && has(second, 3) && !has(second, 1));
+        assert_eq!((second.cpus(), second.kind()), (Some(2), "socket"));
+        let node = &Place::all(Aggregate::Node, &cpus, &tree.root)[1];
+        assert!(has(node, 1) && has(node, 3) && !has(node, 2));
+    }
+
+    #[test]
+    fn threads_of_a_process_are_places_by_their_names() {
+        let files = [
+            ("proc/7/task/7/comm", ""),
+            ("proc/7/task/9/comm", ""),
+            ("proc/7/comm", "a b\n"),
+            ("proc/9/comm", "x\ny\n"),
+        ];
+        let tree = Tree::new(&files);
+        let places = Place::threads(&Target::Processes(vec![7]), &tree.root);
+        assert_eq!(places.iter().map(ToString::to_string).collect::<Vec<_>>(), ["a b-7", "x\\x0ay-9"]);
+        assert!(
+            places[1].has(None, Some(9))
+                && !places[1].has(None, Some(7))
+                && !places[1].has(Some(Cpu(9)), None)
+        );
+        assert!(Place::threads(&Target::System, &tree.root).is_empty());
     }
 }

@@ -100,9 +100,10 @@ fn table(rows: &[Row]) -> Table {
     let uncertain = rows.iter().any(inexact);
     let partly = rows.iter().any(|row| row.value.known().is_some_and(|known| known.how == How::Scaled));
     let mut columns = vec![("count", Right), ("", Left), ("event", Left), ("metric", Right), ("", Left)];
-    let has_places = rows.iter().any(|row| row.place.is_some());
-    if has_places {
-        columns.insert(0, ("cpus", Left));
+    let place = rows.iter().find_map(|row| row.place.as_ref());
+    let has_places = place.is_some();
+    if let Some(place) = place {
+        columns.insert(0, (if place.tid().is_some() { "thread" } else { "cpus" }, Left));
     }
     if uncertain {
         columns.push(("±", Right));
@@ -131,7 +132,7 @@ fn table(rows: &[Row]) -> Table {
             cells.push(known.map_or(String::new(), |known| percent(known.coverage)));
         }
         if has_places {
-            cells.insert(0, row.place.as_ref().map_or_else(String::new, ToString::to_string));
+            cells.insert(0, row.place.as_ref().map_or_else(String::new, |place| cut(&place.to_string())));
         }
         // What many rows lack for one reason is said at the first of them.
         let why = row.value.reason().unwrap_or_default();
