@@ -177,7 +177,9 @@ pub(super) fn detail_without_time(arguments: &mut [OsString], cli: &Command) {
             None if text.len() > 1 && text.starts_with('-') => {
                 let letters = &text[1..];
                 let follows = arguments.get(at + 1).and_then(|next| next.to_str());
-                let has_time = letters == "d" && follows.is_some_and(|next| parse::duration(next).is_ok());
+                // A negative number is a time, too, and an error as such.
+                let is_time = |next: &str| parse::duration(next.strip_prefix('-').unwrap_or(next)).is_ok();
+                let has_time = letters == "d" && follows.is_some_and(is_time);
                 if letters.chars().all(|letter| letter == 'd') && !has_time {
                     arguments[at] = format!("--detailed={}", letters.len()).into();
                 }
@@ -229,6 +231,9 @@ mod tests {
             (&["stat", "--no-big-num"], "-x,", "similar"),
             (&["run", "-F", "99Hz"], "`99Hz` is not a whole number", "digit"),
             (&["run", "--width", "abc"], "`abc` is not a whole number", "digit"),
+            (&["run", "--width", "10"], "--width <COLUMNS>': the least is 20 columns", "similar"),
+            (&["run", "-d", "-1"], "--duration <TIME>': `-1` is not a duration such as 500ms", "similar"),
+            (&["stat", "-I", "-1"], "--interval <TIME>': `-1` is not a duration such as 500ms", "similar"),
             (&["run", "--by", "container"], "`--by cgroup`", "similar"),
             (&["export", "x.pmbpf", "--to", "flamegraph"], "`--to folded`", "similar"),
             (&["run", "-p", "bash"], "pidof", "similar"),

@@ -41,10 +41,10 @@ use crate::{
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Common {
     /// Stop after this time: seconds, or as 500ms or 2m
-    #[arg(short, long, value_name = "TIME", value_parser = parse::duration, help_heading = "Time")]
+    #[arg(short, long, value_name = "TIME", value_parser = parse::duration, allow_negative_numbers = true, help_heading = "Time")]
     pub(super) duration: Option<Duration>,
     /// Report every so often while running
-    #[arg(short = 'I', long, value_name = "TIME", value_parser = parse::interval, help_heading = "Time")]
+    #[arg(short = 'I', long, value_name = "TIME", value_parser = parse::interval, allow_negative_numbers = true, help_heading = "Time")]
     pub(super) interval: Option<Duration>,
     #[command(flatten)]
     pub(super) begin: Begin,

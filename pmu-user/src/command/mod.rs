@@ -203,6 +203,8 @@ mod tests {
         assert_eq!(stat("pmbpf stat -d 10"), (0, seconds(10)));
         assert_eq!(stat("pmbpf stat -d10"), (0, seconds(10)));
         assert_eq!(stat("pmbpf stat -d -d 2 -p 1"), (1, seconds(2)));
+        let refused = super::Cli::parsed(["pmbpf", "stat", "-d", "-1"].map(Into::into).to_vec()).unwrap_err();
+        assert!(refused.to_string().contains("--duration <TIME>': `-1` is not a duration"), "{refused}");
         // What stands behind a command's name is its own.
         assert_eq!(stat("pmbpf stat make -d x"), (0, None));
     }

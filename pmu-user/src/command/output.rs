@@ -14,6 +14,7 @@ use clap::builder::PossibleValuesParser;
 use rustix::termios::tcgetwinsize;
 
 use self::shown::{Escapes, Shown};
+use super::parse::{self, WIDTH_MIN};
 use crate::{
     untrusted::Untrusted,
     view::{
@@ -23,8 +24,6 @@ use crate::{
     },
 };
 
-/// Columns of a terminal that is narrower: no name would be left of a name.
-const WIDTH_MIN: u16 = 20;
 /// Rows of the formats for machines that are written at a time.
 const ROWS_BYTES: usize = 1 << 16;
 
@@ -41,7 +40,7 @@ pub(super) struct Output {
     #[arg(long, value_name = "N", help_heading = "Output")]
     top: Option<usize>,
     /// Columns of the text report; 0 for as many as its rows take [default: the terminal's; 0 in a pipe or file]
-    #[arg(long, value_name = "COLUMNS", help_heading = "Output")]
+    #[arg(long, value_name = "COLUMNS", value_parser = parse::width, help_heading = "Output")]
     width: Option<u16>,
     /// Colour the text report
     #[arg(long, value_name = "WHEN", default_value = "auto", help_heading = "Output")]

@@ -54,6 +54,18 @@ pub(super) fn interval(text: &str) -> Result<Duration, String> {
     if interval < INTERVAL_MIN { Err("the shortest interval is 10ms".to_owned()) } else { Ok(interval) }
 }
 
+/// The narrowest text report: nothing would be left of a name in a narrower one.
+pub(super) const WIDTH_MIN: u16 = 20;
+
+/// Columns of a text report, or 0. A terminal may have fewer, a choice may not.
+pub(super) fn width(text: &str) -> Result<u16, String> {
+    let columns: u16 = text.parse().map_err(|_| format!("`{text}` is not a whole number of columns"))?;
+    if (1..WIDTH_MIN).contains(&columns) {
+        return Err(format!("the least is {WIDTH_MIN} columns; 0 is as many as the rows take"));
+    }
+    Ok(columns)
+}
+
 /// Process or thread ids are positive.
 pub(super) fn id(text: &str) -> Result<u32, String> {
     let wrong = || {
@@ -181,7 +193,9 @@ pub(super) fn budget(text: &str) -> Result<f64, String> {
 mod tests {
     use std::time::Duration;
 
-    use super::{budget, bytes, duration, gigabytes, id, interval, limits, listen, percent, separator};
+    use super::{
+        budget, bytes, duration, gigabytes, id, interval, limits, listen, percent, separator, width,
+    };
 
     #[test]
     fn an_address_may_stand_in_brackets() {
@@ -250,6 +264,15 @@ mod tests {
             said.contains("1000ms or 1000s") && interval("1000s").is_ok() && interval("15").is_ok(),
             "{said}"
         );
+    }
+
+    #[test]
+    fn a_width_is_0_or_has_room_for_a_name() {
+        assert_eq!((width("0"), width("20"), width("65535")), (Ok(0), Ok(20), Ok(65535)));
+        for narrow in ["1", "10", "19"] {
+            assert!(width(narrow).unwrap_err().contains("the least is 20 columns; 0 is"), "{narrow}");
+        }
+        assert!(width("-80").is_err() && width("65536").is_err() && width("wide").is_err());
     }
 
     #[test]

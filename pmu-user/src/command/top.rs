@@ -41,10 +41,10 @@ pub(super) struct Args {
     #[arg(long, help_heading = "Rows")]
     per_process: bool,
     /// Length of an interval; of a recording at least its own [default: 1s]
-    #[arg(short = 'I', long, value_name = "TIME", value_parser = parse::interval, help_heading = "Time")]
+    #[arg(short = 'I', long, value_name = "TIME", value_parser = parse::interval, allow_negative_numbers = true, help_heading = "Time")]
     interval: Option<Duration>,
     /// Stop after this time: seconds, or as 500ms or 2m
-    #[arg(short, long, value_name = "TIME", value_parser = parse::duration, help_heading = "Time", conflicts_with = "file")]
+    #[arg(short, long, value_name = "TIME", value_parser = parse::duration, allow_negative_numbers = true, help_heading = "Time", conflicts_with = "file")]
     duration: Option<Duration>,
     /// Measure I/O, too: what the same owners did to block devices and networks, and what uncore PMUs count
     #[arg(long, help_heading = "I/O", conflicts_with = "file")]
