@@ -108,8 +108,12 @@ wire! {
         pub hits_period: u64,
         /// Hits of a tracepoint since the last sample.
         pub hits: u64,
+        /// Set by user space, of a tracepoint: kernel address of its iterator, 0 while unknown.
+        pub iterator: u64,
+        /// Set by user space: size of that function in bytes.
+        pub iterator_bytes: u64,
         /// Keeps a row at whole cache lines.
-        pub padding: [u64; 4],
+        pub padding: [u64; 2],
     }
 
     /// The one row of the map `CONTROL`, written by user space while the programs run.
@@ -132,8 +136,21 @@ pub const UNKNOWN: u64 = u64::MAX;
 pub const COUNTED_WORD: usize = 0;
 /// Word of a [`CpuSamples`] row that user space writes.
 pub const TABLE_WORD: usize = 0;
-/// The other one.
+/// Another one.
 pub const HITS_PERIOD_WORD: usize = core::mem::offset_of!(CpuSamples, hits_period) / 8;
+/// The next ones.
+pub const ITERATOR_WORD: usize = core::mem::offset_of!(CpuSamples, iterator) / 8;
+/// See [`CpuSamples::iterator_bytes`].
+pub const ITERATOR_BYTES_WORD: usize = core::mem::offset_of!(CpuSamples, iterator_bytes) / 8;
+
+impl CpuSamples {
+    /// Is this address in the tracepoint's iterator, `__traceiter_NAME`? Where a tracepoint has several probes, that function calls them, and
+    /// the caller of the tracepoint is one frame further out (include/linux/tracepoint.h, Linux 5.10).
+    #[must_use]
+    pub const fn is_in_iterator(&self, address: u64) -> bool {
+        address.wrapping_sub(self.iterator) < self.iterator_bytes
+    }
+}
 
 const _: () = assert!(core::mem::offset_of!(CpuCount, counted) == COUNTED_WORD * 8);
 const _: () = assert!(core::mem::offset_of!(CpuSamples, table) == TABLE_WORD * 8);

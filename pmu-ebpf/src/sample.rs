@@ -120,6 +120,9 @@ fn try_sample<A: Access>(context: *mut c_void, event: u32, cause: Cause) -> Opti
     }
     let slot = slot_of::<A>(task, samples)?;
     let place = place(context, cause);
+    // The frames that are no part of the tracepoint's caller.
+    let skipped = u64::from(cause == Cause::Hit && samples.is_in_iterator(place.address));
+    let address = if skipped != 0 { frame(context, skipped).unwrap_or(place.address) } else { place.address };
     // SAFETY: as for `samples`.
     let count = unsafe { &mut *SAMPLES.get_ptr_mut(of_event(row(slot, cpu), event))? };
     count.changes += 1;
@@ -134,17 +137,17 @@ fn try_sample<A: Access>(context: *mut c_void, event: u32, cause: Cause) -> Opti
     changed::mark(slot, cpu);
     let tgid = task::process_of::<A>(task);
     let of = if place.user { tgid } else { 0 };
-    let hot = Hot { address: place.address, tgid: of, slot, event, count: 1, first_ns: now_ns };
+    let hot = Hot { address, tgid: of, slot, event, count: 1, first_ns: now_ns };
     keep_address(samples, cpu, &hot);
     announce::<A>(task, tgid);
     if config!(stacks) != 0 {
         let header = ring::Stack { kind: ring::STACK, slot, tgid, event, at_ns: now_ns, ..ring::Stack::ZERO };
         if config!(unwind) == UNWIND_OFF {
-            send_stacks(context, samples, cpu, &header);
+            send_stacks(context, samples, cpu, &header, skipped);
         } else {
             // A tracepoint's registers are the kernel's, and no program may read them by type.
             let entered = (cause == Cause::Hit || !place.user).then_some(task);
-            stack_copy::send::<A>(context, samples, cpu, &header, entered);
+            stack_copy::send::<A>(context, samples, cpu, &header, (entered, skipped));
         }
     }
     Some(())
@@ -256,12 +259,12 @@ pub(crate) fn announce<A: Access>(task: Pointer, tgid: u32) {
 
 /// Sends both stacks through the ring buffer: they seldom repeat, so counting them in the kernel does not pay.
 #[inline(always)]
-fn send_stacks(context: *mut c_void, samples: &mut CpuSamples, cpu: u32, header: &ring::Stack) {
+fn send_stacks(context: *mut c_void, samples: &mut CpuSamples, cpu: u32, header: &ring::Stack, skipped: u64) {
     let Some(room) = SCRATCH.get_ptr_mut(cpu) else {
         return;
     };
     let addresses = room.cast::<u8>().wrapping_add(size_of::<ring::Stack>());
-    let kernel_bytes = read_stack(context, samples, addresses, 0);
+    let kernel_bytes = read_stack(context, samples, addresses, skipped);
     let user_bytes = read_stack(
         context,
         samples,
@@ -280,6 +283,16 @@ fn send_stacks(context: *mut c_void, samples: &mut CpuSamples, cpu: u32, header:
 }
 
 const _: () = assert!(size_of::<StackRoom>() == size_of::<ring::Stack>() + 2 * STACK_BYTES as usize);
+
+/// Address of the kernel stack's frame with this number, from 0, if there is one.
+#[inline(always)]
+fn frame(context: *mut c_void, number: u64) -> Option<u64> {
+    let mut address = 0_u64;
+    // The low bits of the flags are how many frames are skipped.
+    // SAFETY: there is room for one address.
+    let bytes = unsafe { bpf_get_stack(context, (&raw mut address).cast(), 8, number) };
+    (bytes == 8).then_some(address)
+}
 
 /// Bytes of the stack read to `into`, at most [`STACK_BYTES`].
 #[inline(always)]

@@ -32,21 +32,22 @@ const _: () =
     assert!(HEAD_BYTES + 2 * STACK_BYTES as usize + (COPY_PIECES - 1) * COPY_PIECE_BYTES < BEGINS_MAX);
 const _: () = assert!(BEGINS_MAX - 1 + COPY_PIECE_BYTES <= size_of::<CopyRoom>());
 
-/// Sends both stacks, and a copy of the user stack. `entered` is the task where the sample is in the kernel.
+/// Sends both stacks, and a copy of the user stack. `entered` is the task where the sample is in the kernel, `skipped` how many frames of
+/// the kernel stack are left out.
 #[inline(always)]
 pub(crate) fn send<A: Access>(
     context: *mut c_void,
     samples: &mut CpuSamples,
     cpu: u32,
     header: &ring::Stack,
-    entered: Option<Pointer>,
+    (entered, skipped): (Option<Pointer>, u64),
 ) {
     let Some(room) = COPIES.get_ptr_mut(cpu) else {
         return;
     };
     let start = room.cast::<u8>();
     let addresses = start.wrapping_add(HEAD_BYTES);
-    let kernel_bytes = read_stack(context, samples, addresses, 0);
+    let kernel_bytes = read_stack(context, samples, addresses, skipped);
     let user = addresses.wrapping_add(kernel_bytes as usize);
     let user_bytes = read_stack(context, samples, user, u64::from(BPF_F_USER_STACK));
     let head = HEAD_BYTES as u64 + u64::from(kernel_bytes) + u64::from(user_bytes);

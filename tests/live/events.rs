@@ -139,6 +139,34 @@ fn a_tracepoint_is_sampled_as_often_as_perf_counts_it() {
 }
 
 #[test]
+fn a_sample_of_a_tracepoint_is_of_its_caller() {
+    // A program of ours is on this tracepoint, too, so the kernel calls both through a function of its own.
+    let event = "sched:sched_switch/period=1/";
+    let sleeps = "for i in $(seq 50); do sleep 0.001; done";
+    for (way, _) in ways() {
+        for unwind in ["fp", "dwarf"] {
+            let arguments =
+                ["--attach", way, "-e", event, "--stacks", "--unwind", unwind, "--", "sh", "-c", sleeps];
+            let rows = Rows::parse(&output(&arguments).stderr);
+            let samples = |row: &Value| row["samples"].as_u64().unwrap();
+            let is_iterator = |frame: &Value| {
+                frame["function"].as_str().is_some_and(|name| name.starts_with("__traceiter"))
+            };
+            let (all, of_caller) = rows.of_kind("hot").fold((0, 0), |(all, of_caller), row| {
+                let is_caller = row["frame"]["function"] == "__schedule";
+                (all + samples(row), of_caller + if is_caller { samples(row) } else { 0 })
+            });
+            assert!(all > 50 && of_caller == all, "{way} {unwind}: {of_caller} of {all}");
+            let iterators = rows
+                .of_kind("stack")
+                .filter(|row| row["frames"].as_array().unwrap().iter().any(is_iterator))
+                .count();
+            assert!(rows.of_kind("stack").count() > 0 && iterators == 0, "{way} {unwind}: {iterators}");
+        }
+    }
+}
+
+#[test]
 fn a_tracepoints_period_takes_every_so_manieth_hit() {
     let rows = Rows::parse(
         &output(&["-e", "sched:sched_process_exit/period=10/", "--", &workload("forks", &[]), "300"]).stderr,

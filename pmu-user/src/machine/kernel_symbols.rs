@@ -5,6 +5,7 @@ mod kept;
 use std::{
     fs::File,
     io::{self, BufRead as _, BufReader},
+    ops::Range,
     path::Path,
 };
 
@@ -57,6 +58,36 @@ pub fn find<const N: usize>(root: &Path, lists: [&[&str]; N]) -> io::Result<[u64
     Ok(found)
 }
 
+/// The longest function whose end is not the next symbol's begin: that of a module, whose symbols are in no order.
+const EXTENT_MAX: u64 = 512;
+
+/// Where each of these functions begins and ends, by the next symbol of the list; empty where the kernel has none, or hides addresses.
+///
+/// # Errors
+///
+/// The file cannot be read.
+pub fn extents(root: &Path, names: &[String]) -> io::Result<Vec<Range<u64>>> {
+    let mut extents = vec![0..0; names.len()];
+    let mut file = BufReader::with_capacity(1 << 16, File::open(root.join("proc/kallsyms"))?);
+    let mut line = Vec::with_capacity(128);
+    let mut open: Option<usize> = None;
+    while file.read_until(b'\n', &mut line)? > 0 {
+        if let Some((address, name)) = symbol(&line) {
+            if let Some(function) = open.take() {
+                let begin = extents[function].start;
+                let bytes = address.checked_sub(begin).filter(|&bytes| bytes > 0).unwrap_or(EXTENT_MAX);
+                extents[function].end = begin.saturating_add(bytes.min(EXTENT_MAX));
+            }
+            if let Some(function) = names.iter().position(|wanted| wanted.as_bytes() == name) {
+                extents[function] = address..address;
+                open = (address > 0).then_some(function);
+            }
+        }
+        line.clear();
+    }
+    Ok(extents)
+}
+
 /// `address type name [module]`
 fn symbol(line: &[u8]) -> Option<(u64, &[u8])> {
     let mut words = line.trim_ascii_end().split(|byte| matches!(byte, b' ' | b'\t'));
@@ -67,7 +98,8 @@ fn symbol(line: &[u8]) -> Option<(u64, &[u8])> {
 
 #[cfg(test)]
 mod tests {
-    use super::{CLOCK, TICK, find, symbol};
+    use super::{CLOCK, EXTENT_MAX, TICK, extents, find, symbol};
+    use crate::machine::testing::Tree;
 
     /// What is found in a folder whose kallsyms has these symbols, at addresses 1, 2, 3.
     fn found(name: &str, symbols: &[&str]) -> [u64; 2] {
@@ -88,6 +120,20 @@ mod tests {
         let new = ["tick_nohz_lowres_handler", "tick_nohz_handler", "perf_swevent_hrtimer"];
         assert_eq!(found("new", &new), [2, 3]);
         assert_eq!(found("none", &["perf_swevent_hrtimer"]), [0, 1]);
+    }
+
+    #[test]
+    fn a_function_ends_where_the_next_symbol_begins() {
+        let list = "ffffffff81000010 T __traceiter_a\nffffffff81000070 T __pfx_b\n\
+                    ffffffffc0009000 t __traceiter_m\t[m]\nffffffffc0001000 t other\t[m]\n\
+                    0000000000000000 T __traceiter_hidden\n0000000000000000 T next\n";
+        let tree = Tree::new(&[("proc/kallsyms", list)]);
+        let names = ["__traceiter_a", "", "__traceiter_m", "__traceiter_hidden", "__traceiter_none"];
+        let (core, module) = (0xffff_ffff_8100_0010, 0xffff_ffff_c000_9000);
+        assert_eq!(
+            extents(&tree.root, &names.map(str::to_owned)).unwrap(),
+            [core..core + 0x60, 0..0, module..module + EXTENT_MAX, 0..0, 0..0]
+        );
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use pmu_common::{
     count::Count,
-    cpu::{CpuCount, HITS_PERIOD_WORD, TABLE_WORD},
+    cpu::{CpuCount, CpuSamples, HITS_PERIOD_WORD, TABLE_WORD},
     histogram::RUNQUEUE,
     sample::Hot,
     wire::{bytes_of, read},
@@ -102,6 +102,8 @@ impl TasksSession {
                 let events = self.header.plan.events();
                 (cpu.0 * events..(cpu.0 + 1) * events)
                     .map(|row| self.object.maps.cpu_samples.read(row as usize))
+                    // Where functions of the kernel are is in no recording.
+                    .map(|row| CpuSamples { iterator: 0, iterator_bytes: 0, ..row })
                     .collect()
             },
         };

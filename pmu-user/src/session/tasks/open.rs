@@ -2,12 +2,18 @@
 
 use std::{
     collections::HashSet,
+    ops::Range,
     path::Path,
     sync::Arc,
     thread::{self, JoinHandle},
 };
 
-use pmu_common::{cpu::Control, off_cpu::OffCpu as OffCpuTimes, owner::Rare, target::PathKey};
+use pmu_common::{
+    cpu::{Control, ITERATOR_BYTES_WORD, ITERATOR_WORD},
+    off_cpu::OffCpu as OffCpuTimes,
+    owner::Rare,
+    target::PathKey,
+};
 use tokio::io::unix::AsyncFd;
 
 use super::{
@@ -29,7 +35,7 @@ use crate::{
     machine::{Machine, cgroup, kernel_symbols, privilege::Privileges},
     perf::Counter,
     plan::{
-        Plan, Target, in_step,
+        Plan, Sampling, Target, in_step,
         multiplexing::Multiplexing,
         request::{Descend, OffCpu},
     },
@@ -54,6 +60,7 @@ impl TasksSession {
     ) -> Result<Self, SessionError> {
         raise_file_limit(descriptors(&plan, &machine) + 128);
         let functions = begin_to_find_functions(root);
+        let iterators = begin_to_find_iterators(&plan, root);
         let early = if sampling::may_shrink(&plan) { Some(sampling::open(&mut plan)?) } else { None };
         let mut object = Object::load(&plan, &machine, kernel)?;
         offer_slots(&mut object, plan.slots)?;
@@ -64,6 +71,11 @@ impl TasksSession {
         let anchors = bind(&mut object, &plan, &samplers)?;
         let rotations = open_counters(&mut plan, &object, root)?;
         let tick = set_functions(&object, functions.join().unwrap_or_default());
+        set_iterators(
+            &object,
+            &plan,
+            &iterators.map(|found| found.join().unwrap_or_default()).unwrap_or_default(),
+        );
         let ring = watched_ring(&mut object)?;
         let (symbols, deaf) = listen(&plan, &machine);
         let mut missing = missing(&plan, &machine, &object, tick, root);
@@ -146,6 +158,33 @@ fn open_counters(
 fn begin_to_find_functions(root: &Path) -> JoinHandle<[u64; FUNCTIONS.len()]> {
     let root = root.to_owned();
     thread::spawn(move || kernel_symbols::find_or_recall(&root, FUNCTIONS).unwrap_or_default())
+}
+
+/// Where the iterators of the tracepoints that are sampled lie, by event: on a thread, too.
+fn begin_to_find_iterators(plan: &Plan, root: &Path) -> Option<JoinHandle<Vec<Range<u64>>>> {
+    let names: Vec<String> = plan.sampling.iter().map(iterator).collect();
+    let root = root.to_owned();
+    plan.sampling
+        .iter()
+        .any(Sampling::is_tracepoint)
+        .then(|| thread::spawn(move || kernel_symbols::extents(&root, &names).unwrap_or_default()))
+}
+
+/// Name of the function that calls the probes of a tracepoint where there are several (include/linux/tracepoint.h, `DECLARE_TRACE`).
+fn iterator(event: &Sampling) -> String {
+    let name = event.event.split(':').nth(1).filter(|_| event.is_tracepoint());
+    name.map(|name| format!("__traceiter_{name}")).unwrap_or_default()
+}
+
+/// Tells the programs of tracepoints where the iterators are: what calls them there is no caller of the tracepoint.
+fn set_iterators(object: &Object, plan: &Plan, iterators: &[Range<u64>]) {
+    for (event, found) in iterators.iter().enumerate() {
+        for cpu in &plan.cpus {
+            let row = (cpu.0 * plan.events()) as usize + event;
+            object.maps.cpu_samples.write_word(row, ITERATOR_WORD, found.start);
+            object.maps.cpu_samples.write_word(row, ITERATOR_BYTES_WORD, found.end - found.start);
+        }
+    }
 }
 
 /// The ring buffer's reader; once.
