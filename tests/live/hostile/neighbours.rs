@@ -16,10 +16,12 @@ use crate::{
     workloads::workload,
 };
 
-/// How much longer a run may take beside processes that do not answer, on a busy host; one that waits for them takes a minute.
-const MORE_MAX: Duration = Duration::from_secs(10);
+/// How long a run is to count.
+const COUNTS: Duration = Duration::from_secs(2);
+/// How much longer it may take beside anything.
+const MORE_MAX: Duration = Duration::from_secs(2);
 /// How long a run or a server may take to end when it is asked to.
-const END_MAX: Duration = Duration::from_secs(2);
+const END_MAX: Duration = Duration::from_secs(1);
 
 /// /dev/fuse as distributions have it, for every user.
 struct Fuse(u32);
@@ -108,10 +110,11 @@ fn run(arguments: &[&str]) -> (Rows, Duration) {
 /// Starts `pmbpf` with these arguments, signals it when it counts, and returns how long it took to end. Nothing of it stays loaded.
 fn ends(arguments: &[&str], name: &str) -> Duration {
     let mut child = pmbpf().args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    std::thread::sleep(Duration::from_secs(4));
+    wait_until("its programs are loaded", || !held_by(child.id()).is_empty());
+    // By then it has counted, and looked at who runs.
+    std::thread::sleep(COUNTS);
     assert!(child.try_wait().unwrap().is_none(), "{arguments:?}");
     let (begun, objects) = (Instant::now(), held_by(child.id()));
-    assert!(!objects.is_empty(), "{arguments:?}: it has not begun");
     signal(child.id(), name);
     while child.try_wait().unwrap().is_none() {
         if begun.elapsed() > Duration::from_secs(10) {
@@ -123,6 +126,41 @@ fn ends(arguments: &[&str], name: &str) -> Duration {
     let took = begun.elapsed();
     wait_until("nothing of it is loaded", || left(&objects).is_empty());
     took
+}
+
+/// What a run takes beyond the time that it counts, and its end, where nothing is hostile. Other work on the CPUs takes its share of both: a bound
+/// is its own, or three times what it takes without, which with six busy loops on two CPUs is more (0.75 s and 0.34 s; alone 0.1 to 0.35 s and 0.02 to
+/// 0.25 s).
+struct Calm {
+    more: Duration,
+    end: Duration,
+}
+
+impl Calm {
+    /// Measures both.
+    fn of(arguments: &[&str]) -> Self {
+        let more = run(arguments).1.saturating_sub(COUNTS);
+        Self { more, end: ends(&[&["run", "-d", "60s"], arguments].concat(), "TERM") }
+    }
+
+    fn more_max(&self) -> Duration {
+        MORE_MAX.max(self.more * 3)
+    }
+
+    fn end_max(&self) -> Duration {
+        END_MAX.max(self.end * 3)
+    }
+
+    /// A run beside something hostile ends when its time is over, on SIGTERM and on SIGKILL, and nothing of it stays loaded; its rows.
+    fn holds(&self, what: &str, arguments: &[&str]) -> Rows {
+        let (rows, took) = run(arguments);
+        assert!(took < COUNTS + self.more_max(), "{what}: {took:?}, {:?} more without", self.more);
+        for name in ["TERM", "KILL"] {
+            let took = ends(&[&["run", "-d", "60s"], arguments].concat(), name);
+            assert!(took < self.end_max(), "{what} {name}: {took:?}, {:?} without", self.end);
+        }
+        rows
+    }
 }
 
 /// Samples of a process in user mode that have its function's name, and all of them.
@@ -146,22 +184,20 @@ fn a_monitor_that_does_not_answer_holds_neither_runs_nor_servers() {
     fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).unwrap();
     let program = folder.0.join("hold");
     fs::copy(workload("hold", &["-pthread"]), &program).unwrap();
-    let calm = run(&["--all-cgroups", "--no-sampling"]).1;
+    let calm = Calm::of(&["--all-cgroups", "--no-sampling"]);
     let _holds = Nobody::start(&program, &["lock", "conmon", "60", file.to_str().unwrap()]);
     let above = Cgroup::new("monitor");
     let container = above.below(&format!("libpod-{}.scope", "ab".repeat(32)));
     let _busy = container.spawn(&format!("{} 60", workload("spin", &["-g"])));
     for arguments in [&["--all-cgroups", "--no-sampling"][..], &["--no-sampling", "--cgroup", &above.path]] {
-        let (rows, took) = run(arguments);
-        assert!(took < calm + MORE_MAX, "{arguments:?}: {took:?}, {calm:?} without it");
+        let rows = calm.holds("monitor", arguments);
         assert!(rows.of_kind("summary").next().is_some());
     }
     let serve = ["serve", "--listen", "127.0.0.1:0", "-I", "500ms", "--no-io"];
-    for arguments in [&["run", "--all-cgroups", "--no-sampling", "-d", "60s"][..], &serve] {
-        let took = ends(arguments, "TERM");
-        assert!(took < END_MAX, "{arguments:?}: {took:?}");
+    for name in ["TERM", "KILL"] {
+        let took = ends(&serve, name);
+        assert!(took < calm.end_max(), "{name}: {took:?}, {:?} without", calm.end);
     }
-    assert!(ends(&["run", "--all-cgroups", "--no-sampling", "-d", "60s"], "KILL") < END_MAX);
 }
 
 #[test]
@@ -171,15 +207,13 @@ fn files_whose_server_does_not_answer_cost_their_own_names_alone() {
     for (mode, count) in [("open", 8), ("read", 1), ("read", 3)] {
         let folder = Folder::new("served");
         let honest = Started::new(&format!("exec {spin} 60"));
-        let calm = run(&["-F", "499", "-p", &honest.pid().to_string()]).1;
+        let calm = Calm::of(&["-F", "499", "-p", &honest.pid().to_string()]);
         let held = Held::start(&folder, mode, count);
         let pids = held.children.iter().map(Child::id).chain([honest.pid()]);
         let pids = pids.map(|pid| pid.to_string()).collect::<Vec<_>>().join(",");
-        let (rows, took) = run(&["-F", "499", "-p", &pids]);
-        assert!(took < calm + MORE_MAX, "{mode} {count}: {took:?}, {calm:?} without");
+        let rows = calm.holds(&format!("{mode} {count}"), &["-F", "499", "-p", &pids]);
         let (named, all) = named(&rows, "sping");
-        assert!(named > 50 && named * 10 >= all * 9, "{mode} {count}: {named} of {all}");
-        assert!(ends(&["run", "-d", "60s", "-p", &pids], "KILL") < END_MAX, "{mode} {count}");
+        assert!(named > 20 && named * 10 >= all * 9, "{mode} {count}: {named} of {all}");
         drop(held);
     }
 }
@@ -190,6 +224,8 @@ fn files_that_crash_their_reader_cost_their_owner_s_names_alone() {
         return skipped("there is no compiler to make the library with");
     }
     let folder = Folder::new("crashing");
+    let honest = Started::new(&format!("exec {} 60", workload("spin", &["-g"])));
+    let calm = Calm::of(&["-F", "499", "-p", &honest.pid().to_string()]);
     let (full, library) = (folder.0.join("full"), super::libraries::library(&folder.0, &[]));
     fs::create_dir(&full).unwrap();
     fs::set_permissions(&full, fs::Permissions::from_mode(0o777)).unwrap();
@@ -198,14 +234,29 @@ fn files_that_crash_their_reader_cost_their_owner_s_names_alone() {
     let arguments = ["70", "60", full.to_str().unwrap(), library.to_str().unwrap()];
     let _hostile = Nobody::start(&program, &arguments);
     let pid = pid_of("crash");
-    let honest = Started::new(&format!("exec {} 60", workload("spin", &["-g"])));
-    let (rows, _) = run(&["-F", "499", "-p", &format!("{pid},{}", honest.pid())]);
+    let rows = calm.holds("crash", &["-F", "499", "-p", &format!("{pid},{}", honest.pid())]);
     let (named, all) = named(&rows, "sping");
     assert!(named > 50 && named * 10 >= all * 9, "{named} of {all}");
     let reasons = rows.of_kind("hot").filter(|row| row["owner"]["name"] == "crash");
     let reasons: Vec<&str> = reasons.filter_map(|row| row["reason"].as_str()).collect();
     let is_said = |why: &&str| why.contains("its owner's files") && why.contains("user 65534");
     assert!(reasons.iter().any(is_said), "{reasons:?}");
+}
+
+#[test]
+fn files_that_lead_nowhere_hold_no_run() {
+    if in_guest() {
+        return skipped("an emulated CPU keeps no time");
+    }
+    let folder = Folder::new("nowhere");
+    let program = folder.program("hostile");
+    let calm = Calm::of(&["-F", "199"]);
+    for arguments in
+        [&["map-pipe", "60"][..], &["map-lines", "60"], &["files", "60", "3000"], &["storm", "60", "3000"]]
+    {
+        let _hostile = Nobody::start(&program, arguments);
+        calm.holds(arguments[0], &["-F", "199"]);
+    }
 }
 
 /// The process of this name.
