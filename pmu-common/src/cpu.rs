@@ -112,8 +112,10 @@ wire! {
         pub iterator: u64,
         /// Set by user space: size of that function in bytes.
         pub iterator_bytes: u64,
+        /// Set by user space, of a tracepoint of a system call: its caller is in user mode if this is not 0.
+        pub of_user: u64,
         /// Keeps a row at whole cache lines.
-        pub padding: [u64; 2],
+        pub padding: [u64; 1],
     }
 
     /// The one row of the map `CONTROL`, written by user space while the programs run.
@@ -142,6 +144,8 @@ pub const HITS_PERIOD_WORD: usize = core::mem::offset_of!(CpuSamples, hits_perio
 pub const ITERATOR_WORD: usize = core::mem::offset_of!(CpuSamples, iterator) / 8;
 /// See [`CpuSamples::iterator_bytes`].
 pub const ITERATOR_BYTES_WORD: usize = core::mem::offset_of!(CpuSamples, iterator_bytes) / 8;
+/// See [`CpuSamples::of_user`].
+pub const OF_USER_WORD: usize = core::mem::offset_of!(CpuSamples, of_user) / 8;
 
 impl CpuSamples {
     /// Is this address in the tracepoint's iterator, `__traceiter_NAME`? Where a tracepoint has several probes, that function calls them, and

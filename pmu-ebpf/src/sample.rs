@@ -9,7 +9,7 @@ use core::ffi::c_void;
 
 use aya_ebpf::{
     EbpfContext,
-    bindings::{BPF_F_USER_STACK, BPF_RB_FORCE_WAKEUP},
+    bindings::{BPF_F_SKIP_FIELD_MASK, BPF_F_USER_STACK, BPF_RB_FORCE_WAKEUP},
     helpers::{
         bpf_ktime_get_ns,
         generated::{bpf_get_stack, bpf_ringbuf_output},
@@ -35,7 +35,7 @@ use crate::{
     cpu::{row, this_cpu},
     maps::{CPU_SAMPLES, CPUS, HOT, RING, SAMPLES, SCRATCH, StackRoom, of_event},
     owner,
-    registers::place,
+    registers::{Place, place},
     ring_event, stack_copy, task,
 };
 
@@ -119,10 +119,7 @@ fn try_sample<A: Access>(context: *mut c_void, event: u32, cause: Cause) -> Opti
         return None;
     }
     let slot = slot_of::<A>(task, samples)?;
-    let place = place(context, cause);
-    // The frames that are no part of the tracepoint's caller.
-    let skipped = u64::from(cause == Cause::Hit && samples.is_in_iterator(place.address));
-    let address = if skipped != 0 { frame(context, skipped).unwrap_or(place.address) } else { place.address };
+    let (place, skipped) = where_from(context, cause, samples);
     // SAFETY: as for `samples`.
     let count = unsafe { &mut *SAMPLES.get_ptr_mut(of_event(row(slot, cpu), event))? };
     count.changes += 1;
@@ -137,7 +134,7 @@ fn try_sample<A: Access>(context: *mut c_void, event: u32, cause: Cause) -> Opti
     changed::mark(slot, cpu);
     let tgid = task::process_of::<A>(task);
     let of = if place.user { tgid } else { 0 };
-    let hot = Hot { address, tgid: of, slot, event, count: 1, first_ns: now_ns };
+    let hot = Hot { address: place.address, tgid: of, slot, event, count: 1, first_ns: now_ns };
     keep_address(samples, cpu, &hot);
     announce::<A>(task, tgid);
     if config!(stacks) != 0 {
@@ -151,6 +148,25 @@ fn try_sample<A: Access>(context: *mut c_void, event: u32, cause: Cause) -> Opti
         }
     }
     Some(())
+}
+
+/// Where the sample hit, and how many frames of the kernel stack are no part of that.
+#[inline(always)]
+fn where_from(context: *mut c_void, cause: Cause, samples: &CpuSamples) -> (Place, u64) {
+    let place = place(context, cause);
+    if cause == Cause::Overflow {
+        return (place, 0);
+    }
+    if samples.of_user != 0 {
+        return match frame(context, u64::from(BPF_F_USER_STACK)) {
+            Some(address) => (Place { address, user: true, masked: false }, u64::from(BPF_F_SKIP_FIELD_MASK)),
+            None => (place, 0),
+        };
+    }
+    if !samples.is_in_iterator(place.address) {
+        return (place, 0);
+    }
+    (Place { address: frame(context, 1).unwrap_or(place.address), ..place }, 1)
 }
 
 /// Is this hit of a tracepoint the last of its period? The kernel has no overflow for a program there. Nothing is due before
@@ -284,13 +300,12 @@ fn send_stacks(context: *mut c_void, samples: &mut CpuSamples, cpu: u32, header:
 
 const _: () = assert!(size_of::<StackRoom>() == size_of::<ring::Stack>() + 2 * STACK_BYTES as usize);
 
-/// Address of the kernel stack's frame with this number, from 0, if there is one.
+/// Address of the first frame of a stack that the flags do not skip, if there is one.
 #[inline(always)]
-fn frame(context: *mut c_void, number: u64) -> Option<u64> {
+fn frame(context: *mut c_void, flags: u64) -> Option<u64> {
     let mut address = 0_u64;
-    // The low bits of the flags are how many frames are skipped.
     // SAFETY: there is room for one address.
-    let bytes = unsafe { bpf_get_stack(context, (&raw mut address).cast(), 8, number) };
+    let bytes = unsafe { bpf_get_stack(context, (&raw mut address).cast(), 8, flags) };
     (bytes == 8).then_some(address)
 }
 

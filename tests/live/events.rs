@@ -167,6 +167,28 @@ fn a_sample_of_a_tracepoint_is_of_its_caller() {
 }
 
 #[test]
+fn a_sample_of_a_system_call_is_of_the_code_that_made_it() {
+    for (way, _) in ways() {
+        for unwind in ["fp", "dwarf"] {
+            let options = ["--attach", way, "-e", "syscalls:sys_enter_read", "--stacks", "--unwind", unwind];
+            let command = ["--", "dd", "if=/dev/zero", "of=/dev/null", "bs=1", "count=500", "status=none"];
+            let rows = Rows::parse(&output(&[&options[..], &command].concat()).stderr);
+            let (all, reads) = rows.of_kind("hot").fold((0, 0), |(all, reads), row| {
+                assert_eq!(row["mode"], "user", "{row}");
+                let samples = row["samples"].as_u64().unwrap();
+                let is_read = row["frame"]["function"].as_str().is_some_and(|name| name.contains("read"));
+                (all + samples, reads + if is_read { samples } else { 0 })
+            });
+            assert!(all > 450 && reads * 10 > all * 9, "{way} {unwind}: {reads} of {all}");
+            for row in rows.of_kind("stack") {
+                let frames = row["frames"].as_array().unwrap();
+                assert!(frames.iter().all(|frame| frame["module"] != "[kernel]"), "{row}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_tracepoints_period_takes_every_so_manieth_hit() {
     let rows = Rows::parse(
         &output(&["-e", "sched:sched_process_exit/period=10/", "--", &workload("forks", &[]), "300"]).stderr,

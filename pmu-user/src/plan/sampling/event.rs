@@ -110,6 +110,11 @@ impl Sampling {
         self.kind == TRACEPOINT
     }
 
+    /// Is it the tracepoint of a system call? Then its caller is in user mode.
+    pub fn is_of_system_call(&self) -> bool {
+        self.is_tracepoint() && self.event.starts_with("syscalls:")
+    }
+
     /// Is it opened on `cpu`?
     pub fn is_on(&self, cpu: Cpu) -> bool {
         self.cpus.is_empty() || self.cpus.contains(&cpu)

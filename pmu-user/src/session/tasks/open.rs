@@ -9,7 +9,7 @@ use std::{
 };
 
 use pmu_common::{
-    cpu::{Control, ITERATOR_BYTES_WORD, ITERATOR_WORD},
+    cpu::{Control, ITERATOR_BYTES_WORD, ITERATOR_WORD, OF_USER_WORD},
     off_cpu::OffCpu as OffCpuTimes,
     owner::Rare,
     target::PathKey,
@@ -59,8 +59,7 @@ impl TasksSession {
         kernel: &Kernel,
     ) -> Result<Self, SessionError> {
         raise_file_limit(descriptors(&plan, &machine) + 128);
-        let functions = begin_to_find_functions(root);
-        let iterators = begin_to_find_iterators(&plan, root);
+        let functions = Functions::begin_to_find(&plan, root);
         let early = if sampling::may_shrink(&plan) { Some(sampling::open(&mut plan)?) } else { None };
         let mut object = Object::load(&plan, &machine, kernel)?;
         offer_slots(&mut object, plan.slots)?;
@@ -70,12 +69,7 @@ impl TasksSession {
         let samplers = early.map_or_else(|| sampling::open(&mut plan), Ok)?;
         let anchors = bind(&mut object, &plan, &samplers)?;
         let rotations = open_counters(&mut plan, &object, root)?;
-        let tick = set_functions(&object, functions.join().unwrap_or_default());
-        set_iterators(
-            &object,
-            &plan,
-            &iterators.map(|found| found.join().unwrap_or_default()).unwrap_or_default(),
-        );
+        let tick = functions.tell(&object, &plan);
         let ring = watched_ring(&mut object)?;
         let (symbols, deaf) = listen(&plan, &machine);
         let mut missing = missing(&plan, &machine, &object, tick, root);
@@ -154,20 +148,34 @@ fn open_counters(
     }
 }
 
-/// Addresses of [`FUNCTIONS`], zeros where they are not known: on a thread, because reading kallsyms takes as long as loading the programs.
-fn begin_to_find_functions(root: &Path) -> JoinHandle<[u64; FUNCTIONS.len()]> {
-    let root = root.to_owned();
-    thread::spawn(move || kernel_symbols::find_or_recall(&root, FUNCTIONS).unwrap_or_default())
+/// Functions of the kernel that are being found: on threads, because reading kallsyms takes as long as loading the programs.
+struct Functions {
+    /// Addresses of [`FUNCTIONS`], zeros where they are not known.
+    timers: JoinHandle<[u64; FUNCTIONS.len()]>,
+    /// Where the iterators of the tracepoints that are sampled lie, by event; `None` where there is no tracepoint.
+    iterators: Option<JoinHandle<Vec<Range<u64>>>>,
 }
 
-/// Where the iterators of the tracepoints that are sampled lie, by event: on a thread, too.
-fn begin_to_find_iterators(plan: &Plan, root: &Path) -> Option<JoinHandle<Vec<Range<u64>>>> {
-    let names: Vec<String> = plan.sampling.iter().map(iterator).collect();
-    let root = root.to_owned();
-    plan.sampling
-        .iter()
-        .any(Sampling::is_tracepoint)
-        .then(|| thread::spawn(move || kernel_symbols::extents(&root, &names).unwrap_or_default()))
+impl Functions {
+    fn begin_to_find(plan: &Plan, root: &Path) -> Self {
+        let (root, again) = (root.to_owned(), root.to_owned());
+        let names: Vec<String> = plan.sampling.iter().map(iterator).collect();
+        let has_tracepoints = plan.sampling.iter().any(Sampling::is_tracepoint);
+        Self {
+            timers: thread::spawn(move || {
+                kernel_symbols::find_or_recall(&root, FUNCTIONS).unwrap_or_default()
+            }),
+            iterators: has_tracepoints
+                .then(|| thread::spawn(move || kernel_symbols::extents(&again, &names).unwrap_or_default())),
+        }
+    }
+
+    /// Tells the running programs what was found; the address of the tick's function.
+    fn tell(self, object: &Object, plan: &Plan) -> u64 {
+        let iterators = self.iterators.map(|found| found.join().unwrap_or_default());
+        set_iterators(object, plan, &iterators.unwrap_or_default());
+        set_timers(object, self.timers.join().unwrap_or_default())
+    }
 }
 
 /// Name of the function that calls the probes of a tracepoint where there are several (include/linux/tracepoint.h, `DECLARE_TRACE`).
@@ -176,13 +184,15 @@ fn iterator(event: &Sampling) -> String {
     name.map(|name| format!("__traceiter_{name}")).unwrap_or_default()
 }
 
-/// Tells the programs of tracepoints where the iterators are: what calls them there is no caller of the tracepoint.
+/// Tells the programs of tracepoints where the iterators are, which are no callers of the tracepoint, and which tracepoints user mode calls.
 fn set_iterators(object: &Object, plan: &Plan, iterators: &[Range<u64>]) {
     for (event, found) in iterators.iter().enumerate() {
+        let of_user = plan.sampling[event].is_of_system_call();
         for cpu in &plan.cpus {
             let row = (cpu.0 * plan.events()) as usize + event;
             object.maps.cpu_samples.write_word(row, ITERATOR_WORD, found.start);
             object.maps.cpu_samples.write_word(row, ITERATOR_BYTES_WORD, found.end - found.start);
+            object.maps.cpu_samples.write_word(row, OF_USER_WORD, of_user.into());
         }
     }
 }
@@ -272,7 +282,7 @@ fn add_cgroups(object: &mut Object, plan: &Plan, machine: &Machine) -> Result<()
 }
 
 /// Tells the running programs which timers to watch: the tick's function, which is returned, and the sampling clock's.
-fn set_functions(object: &Object, [tick, clock]: [u64; 2]) -> u64 {
+fn set_timers(object: &Object, [tick, clock]: [u64; 2]) -> u64 {
     const TICK_WORD: usize = std::mem::offset_of!(Control, tick_function) / 8;
     const CLOCK_WORD: usize = std::mem::offset_of!(Control, clock_function) / 8;
     object.maps.control.write_word(0, TICK_WORD, tick);
