@@ -17,7 +17,7 @@ use super::parse;
 const ALIKE_MIN: f64 = 0.55;
 
 /// What perf's users type, and what does it here.
-const HABITS: [(&[&str], &str); 26] = [
+const HABITS: [(&[&str], &str); 29] = [
     (&["record"], "`pmbpf run -o FILE` records, `pmbpf report FILE` reports from it"),
     (&["sleep"], "`pmbpf run -d 1` counts for a second, `pmbpf run -- sleep 1` counts a command"),
     (&["script"], "`pmbpf export FILE --to FORMAT` writes a recording for other tools"),
@@ -62,6 +62,9 @@ const HABITS: [(&[&str], &str); 26] = [
     (&["--bpf-counters"], "`pmbpf stat` has plain counters, `pmbpf run` counts by BPF programs"),
     (&["--no-merge"], "uncore PMUs of a kind share a row; `-e PMU/EVENT/` counts on one alone"),
     (&["--all-user", "--all-kernel"], "an event's mode is a modifier, as in `-e cycles:u` and `-e cycles:k`"),
+    (&["--all-cpus"], "`-a` counts everything, which is the default without a command"),
+    (&["--json-output"], "`--json` writes one JSON object a line"),
+    (&["--group"], "braces make a group, as in `-e '{cycles,instructions}'`"),
     (&["--log-fd", "--append"], "the results of a command go to stderr, `-o -` sends them to stdout"),
     (
         &["--delay", "-D"],

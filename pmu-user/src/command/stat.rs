@@ -1,6 +1,7 @@
 //! `pmbpf stat`: counts events on plain counters, as perf stat does, without a BPF program. A run of that source alone.
 
 use std::{
+    ffi::OsString,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -24,7 +25,10 @@ use crate::{
         metrics::MetricsRequest,
         request::{Request, Target, WantedMetrics},
     },
-    session::{Measure, launch},
+    session::{
+        Measure,
+        launch::{self, LaunchError},
+    },
 };
 
 /// Arguments.
@@ -158,7 +162,7 @@ fn collect(args: &Args, launched: Instant) -> anyhow::Result<u8> {
     let (common, command, root) = (&args.results(), &args.target.command, Path::new("/"));
     let inherited = common.begin.inherited(root, common.talks(command) && !common.dry_run, &common.keep)?;
     let machine = read_machine(root)?;
-    launch::check(command)?;
+    launch::check(command).map_err(|error| of_no_command(command, error))?;
     let request = args.request();
     args.check(&request.target)?;
     let user_mode = only_user_mode(&request.target, &Privileges::read(root));
@@ -189,6 +193,17 @@ fn collect(args: &Args, launched: Instant) -> anyhow::Result<u8> {
         launched,
     };
     live.execute(Sources { machine, tasks: None, io: None, counts: Some((plan, 1)) })
+}
+
+/// The error of a command that cannot be run, or what does here what `perf stat record` and `perf stat report` do.
+fn of_no_command(command: &[OsString], error: LaunchError) -> anyhow::Error {
+    match command.first().and_then(|word| word.to_str()) {
+        Some(word @ ("record" | "report")) => Usage(format!(
+            "there is no program `{word}`; `pmbpf stat -o FILE -- COMMAND` records, `pmbpf report FILE` reports"
+        ))
+        .into(),
+        _ => error.into(),
+    }
 }
 
 /// Why tasks can be counted in user mode alone, if that is so.
