@@ -139,6 +139,24 @@ fn a_tracepoint_is_sampled_as_often_as_perf_counts_it() {
 }
 
 #[test]
+fn every_hit_of_a_tracepoint_is_a_count_that_is_exact() {
+    let forks = workload("forks", &[]);
+    // What others do before the command starts is no hit of its own that was missed.
+    let _others = Started::new(&format!("exec {forks} 1000000"));
+    for (way, _) in ways() {
+        let arguments = ["--attach", way, "-e", "sched:sched_process_fork", "--", &forks, "300"];
+        let rows = Rows::parse(&output(&arguments).stderr);
+        let machine = &rows.summary()["quality"]["events"][0];
+        let missing = machine["expected"].as_f64().unwrap() - machine["seen"].as_f64().unwrap();
+        assert!(missing.abs() <= 1.0, "{way}: {machine}");
+        let hits = rows.event("sched:sched_process_fork", |owner| owner["kind"] == "target").expect("a row");
+        let number = |name: &str| hits[name].as_f64().unwrap();
+        assert_eq!((number("value"), number("low")), (300.0, 300.0), "{way}: {hits}");
+        assert!(number("high") <= 301.0, "{way}: {hits}");
+    }
+}
+
+#[test]
 fn a_sample_of_a_tracepoint_is_of_its_caller() {
     // A program of ours is on this tracepoint, too, so the kernel calls both through a function of its own.
     let event = "sched:sched_switch/period=1/";

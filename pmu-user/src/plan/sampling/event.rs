@@ -110,6 +110,11 @@ impl Sampling {
         self.kind == TRACEPOINT
     }
 
+    /// Hits of a sample of a tracepoint; 0 of another event.
+    pub fn hits_period(&self) -> u64 {
+        if self.is_tracepoint() { self.period } else { 0 }
+    }
+
     /// Is it the tracepoint of a system call? Then its caller is in user mode.
     pub fn is_of_system_call(&self) -> bool {
         self.is_tracepoint() && self.event.starts_with("syscalls:")

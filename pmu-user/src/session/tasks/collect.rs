@@ -13,6 +13,7 @@ use crate::{
     bpf::{Mapped, Maps},
     drain::{CountRow, CpuRow, HotRow, reading::SamplingReading},
     machine::cpu::Cpu,
+    plan::Sampling,
     symbol::Hit,
 };
 
@@ -41,14 +42,33 @@ impl TasksSession {
         }
     }
 
-    /// Lets programs of tracepoints take samples: from here on they count periods, as the events count hits.
+    /// Lets programs of tracepoints take samples: from here on they count periods, as the events count hits. What the events counted until
+    /// then is none of theirs: a busy host has some hundred hits between the start of the events and this.
+    pub(super) fn start_periods(&mut self) {
+        self.write_periods();
+        let hits = self.readings(Sampling::is_tracepoint);
+        let sampling = &self.header.plan.sampling;
+        self.before.sampled.retain(|reading| !sampling[reading.event as usize].is_tracepoint());
+        self.before.sampled.extend(hits);
+    }
+
+    /// Ends that.
+    pub(super) fn stop_periods(&self) {
+        self.set_periods(|_| 0);
+    }
+
+    /// Writes the periods of tracepoints on all CPUs.
     pub(super) fn write_periods(&self) {
+        self.set_periods(Sampling::hits_period);
+    }
+
+    fn set_periods(&self, of: impl Fn(&Sampling) -> u64) {
         let events = self.header.plan.events();
         let sampling = self.header.plan.sampling.iter().enumerate();
         for (event, tracepoint) in sampling.filter(|(_, event)| event.is_tracepoint()) {
             for cpu in &self.header.plan.cpus {
                 let row = (cpu.0 * events) as usize + event;
-                self.object.maps.cpu_samples.write_word(row, HITS_PERIOD_WORD, tracepoint.period);
+                self.object.maps.cpu_samples.write_word(row, HITS_PERIOD_WORD, of(tracepoint));
             }
         }
     }
@@ -73,8 +93,13 @@ impl TasksSession {
 
     /// What the counters of sampling events say; clocks run all the time, and their count is the time.
     pub(super) fn sampling_readings(&mut self) -> Vec<SamplingReading> {
+        self.readings(|event| event.period_ns().is_none())
+    }
+
+    /// The same of some of them.
+    fn readings(&mut self, is: impl Fn(&Sampling) -> bool) -> Vec<SamplingReading> {
         let events = self.header.plan.sampling.iter().zip(&self.samplers).enumerate();
-        let counted = events.filter(|(_, (event, _))| event.period_ns().is_none());
+        let counted = events.filter(|(_, (event, _))| is(event));
         let mut readings = Vec::new();
         for (event, sampler) in counted.flat_map(|(index, (_, all))| all.iter().map(move |one| (index, one)))
         {
@@ -99,12 +124,17 @@ impl TasksSession {
             cpu,
             count: self.object.maps.cpus.read(cpu.0 as usize),
             samples: {
-                let events = self.header.plan.events();
-                (cpu.0 * events..(cpu.0 + 1) * events)
-                    .map(|row| self.object.maps.cpu_samples.read(row as usize))
-                    // Where functions of the kernel are is in no recording.
-                    .map(|row| CpuSamples { iterator: 0, iterator_bytes: 0, ..row })
-                    .collect()
+                let plan = &self.header.plan;
+                let read = |event| self.object.maps.cpu_samples.read((cpu.0 * plan.events()) as usize + event);
+                let planned = |event| plan.sampling.get(event).map_or(0, Sampling::hits_period);
+                // Where functions of the kernel are is in no recording; and the period is 0 once sampling has stopped.
+                let row = |event| CpuSamples {
+                    iterator: 0,
+                    iterator_bytes: 0,
+                    hits_period: planned(event),
+                    ..read(event)
+                };
+                (0..plan.events() as usize).map(row).collect()
             },
         };
         self.header.plan.cpus.iter().map(row).collect()

@@ -157,7 +157,7 @@ impl TasksSession {
         self.count(1);
         self.read_cpus_first();
         self.start_samplers()?;
-        self.write_periods();
+        self.start_periods();
         self.start_turns()?;
         self.targets = Targets::that_run(&self.header.plan, &self.machine, self.command);
         self.meter = Some(Meter::start(&self.object, measure, launched.elapsed()));

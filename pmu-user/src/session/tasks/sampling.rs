@@ -90,8 +90,11 @@ impl TasksSession {
     ///
     /// The kernel refused.
     pub(super) fn stop_samplers(&mut self) -> io::Result<()> {
+        self.stop_periods();
+        let stopped = self.samplers.iter().flatten().try_for_each(|sampler| sampler.counter.disable());
+        // Their programs are detached, for which the kernel takes some 50 ms: the events must not count on meanwhile.
         self.anchors.clear();
-        self.samplers.iter().flatten().try_for_each(|sampler| sampler.counter.disable())
+        stopped
     }
 
     /// Starts the sampling events. On a CPU after the other: on average, samples are taken from the middle on.
