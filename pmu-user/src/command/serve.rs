@@ -87,7 +87,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "N", default_value_t = 200, help_heading = "Limits", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     max_targets: u32,
     /// Series of all targets and devices together, buckets of histograms included
-    #[arg(long, value_name = "N", default_value_t = 10_000, help_heading = "Limits", value_parser = clap::value_parser!(u32).range(500..=1_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 17_000, help_heading = "Limits", value_parser = clap::value_parser!(u32).range(500..=1_000_000))]
     max_series: u32,
     /// For how long the series of a target stay that has ended
     #[arg(long, value_name = "TIME", value_parser = parse::duration, default_value = "5m", help_heading = "Limits")]
