@@ -129,8 +129,7 @@ fn what_masks_nothing_has_no_masked_gap() {
         let command = ["timeout", seconds, "dd", "if=/dev/zero", "of=/dev/null", "bs=1", "status=none"];
         Rows::parse(&output(&[&begin[..], &command].concat()).stdout)
     };
-    let has_ticks =
-        |rows: &Rows| rows.summary()["blind"]["target"]["kernel_ticks"].as_u64() > Some(300);
+    let has_ticks = |rows: &Rows| rows.summary()["blind"]["target"]["kernel_ticks"].as_u64() > Some(300);
     // On a busy host it has little of the CPU.
     let rows = ["3", "9", "27"].into_iter().map(run).find(has_ticks).expect("300 ticks in the kernel");
     let gaps: Vec<&Value> =

@@ -99,7 +99,8 @@ fn a_limit_of_cpu_time_is_the_cause() {
         fs::write(group.folder().join("cpu.max"), format!("{} 100000", percent * 1000)).unwrap();
         let running = Running::start(&["--cgroup", &group.path]);
         let spin = workload("spin", &["-g"]);
-        let mut started: Vec<_> = (0..threads).map(|_| group.spawn(&format!("sh -c 'timeout 2 {spin} 9; :'"))).collect();
+        let mut started: Vec<_> =
+            (0..threads).map(|_| group.spawn(&format!("sh -c 'timeout 2 {spin} 9; :'"))).collect();
         started.iter_mut().for_each(|one| drop(one.wait()));
         let found = findings(&running.stop());
         let what = format!("{seed}: {percent} %, {threads} tasks");
@@ -142,7 +143,8 @@ fn a_limit_that_slows_tasks_down_for_memory_is_the_cause() {
         let limit = between(chance, 8, 24);
         let file = Scratch(Path::new("/var/tmp").join(format!("pmbpf-test-pressure-{}", std::process::id())));
         fs::write(&file.0, vec![1_u8; (4 * limit) << 20]).unwrap();
-        let command = format!("sh -c 'timeout 3 sh -c \"while :; do cat {} > /dev/null; done\"; :'", file.as_str());
+        let command =
+            format!("sh -c 'timeout 3 sh -c \"while :; do cat {} > /dev/null; done\"; :'", file.as_str());
         let (group, found) = of_memory("memory.high", limit, &command);
         let wanted = ["memory_high", "memory_pressure"];
         assert_first(&found, &wanted, Some(&group), &format!("{seed}: {limit} MB"));

@@ -82,7 +82,10 @@ fn a_command_counts_what_perf_stat_counts() {
     let all: f64 = all.trim().parse().unwrap();
     assert!(perfs <= ours, "switches: {ours} of all is less than {perfs} of some");
     // The last switch of each of 202 processes comes after its events have been closed, and so may some before it.
-    assert!((all - 240.0..=all - 202.0).contains(&ours), "switches: {ours} is not {all}, less the last of each process");
+    assert!(
+        (all - 240.0..=all - 202.0).contains(&ours),
+        "switches: {ours} is not {all}, less the last of each process"
+    );
 }
 
 #[test]

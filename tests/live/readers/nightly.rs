@@ -137,7 +137,10 @@ fn ten_minutes_of_churn_reach_two_readers_three_readers_and_a_collector() {
     let made = scope(|threads| {
         read(threads, &mut readers, &is_over);
         let made = churn(&above, Duration::from_secs(length), || {
-            resident_kbs.iter_mut().zip([&two, &three]).for_each(|(kbs, server)| kbs.push(resident_kb(server)));
+            resident_kbs
+                .iter_mut()
+                .zip([&two, &three])
+                .for_each(|(kbs, server)| kbs.push(resident_kb(server)));
         });
         // Until an interval has all of it.
         sleep(Duration::from_secs(3));

@@ -125,7 +125,8 @@ impl TasksSession {
             count: self.object.maps.cpus.read(cpu.0 as usize),
             samples: {
                 let plan = &self.header.plan;
-                let read = |event| self.object.maps.cpu_samples.read((cpu.0 * plan.events()) as usize + event);
+                let read =
+                    |event| self.object.maps.cpu_samples.read((cpu.0 * plan.events()) as usize + event);
                 let planned = |event| plan.sampling.get(event).map_or(0, Sampling::hits_period);
                 // Where functions of the kernel are is in no recording; and the period is 0 once sampling has stopped.
                 let row = |event| CpuSamples {
