@@ -208,6 +208,9 @@ fn nothing_masked_is_not_zero_but_at_most_so_much() {
         .of_kind("metric")
         .find(|row| row["metric"] == "blind_time" && row["owner"]["kind"] == "target")
         .expect("a row for the target");
+    if row["status"] == "missing" {
+        return skipped("the hypervisor delays ticks of user code, too");
+    }
     assert!(row["high"].as_f64() > Some(0.0), "{row}");
     assert!(row["coverage"].as_f64() > Some(0.0), "{row}");
 }
@@ -215,19 +218,26 @@ fn nothing_masked_is_not_zero_but_at_most_so_much() {
 /// A millisecond: what two late ticks that only chance takes for masked make the lower bound of blind time.
 const CHANCE_NS: f64 = 1e6;
 
-/// Blind time of the target, and of the machine, of a run that ended well.
-fn blind_of(output: &Output) -> (Value, Value) {
+/// Blind time of the target, and of the machine, of a run that ended well; `None` where the hypervisor delays so many ticks that it is not known.
+fn blind_of(output: &Output) -> Option<(Value, Value)> {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let blind = Rows::parse(&output.stderr).summary()["blind"].clone();
     let target = blind["target"].clone();
+    if target["masked"]["value"].is_null() {
+        assert!(blind["floor"]["share"].as_f64() > Some(0.05), "{blind}");
+        skipped("the hypervisor delays ticks of user code, too");
+        return None;
+    }
     let bound = |name: &str| target["masked"][name].as_f64().unwrap();
     assert!(bound("low") <= bound("value") && bound("value") <= bound("high"), "{blind}");
-    (target, blind)
+    Some((target, blind))
 }
 
 #[test]
 fn a_loop_that_reads_the_clock_masks_nothing() {
-    let (target, machine) = blind_of(&output(&["--", &workload("clock", &[]), "3", "1"]));
+    let Some((target, machine)) = blind_of(&output(&["--", &workload("clock", &[]), "3", "1"])) else {
+        return;
+    };
     assert!(target["masked"]["low"].as_f64().unwrap() <= CHANCE_NS, "{machine}");
     if !in_guest() {
         let floor = &machine["floor"];
@@ -245,7 +255,8 @@ fn handlers_that_delay_user_code_are_the_floor_and_not_masked() {
     }
     // Its 10,000 timers expire together, for milliseconds, while it reads the clock.
     let masked = workload("masked", &[]);
-    let (target, machine) = blind_of(&output(&["--", &masked, "timers", "10000", "30", "1"]));
+    let arguments = ["--", &masked, "timers", "10000", "30", "1"];
+    let Some((target, machine)) = blind_of(&output(&arguments)) else { return };
     assert!(machine["floor"]["late_ticks"].as_u64() > Some(0), "{machine}");
     assert!(target["masked"]["low"].as_f64().unwrap() <= CHANCE_NS, "{machine}");
 }
@@ -257,8 +268,8 @@ fn what_is_masked_is_told_from_what_a_hypervisor_does() {
     }
     // The floor is known as well as there are ticks that found user code.
     let _busy = Started::new(&format!("exec taskset -c 0 {} 60", workload("spin", &["-g"])));
-    let (target, machine) =
-        blind_of(&output(&["--", &workload("masked", &[]), "epoll", "10000", "100", "1"]));
+    let arguments = ["--", &workload("masked", &[]), "epoll", "10000", "100", "1"];
+    let Some((target, machine)) = blind_of(&output(&arguments)) else { return };
     let number = |row: &Value, name: &str| row[name].as_f64().unwrap();
     // Almost all of its late ticks came where the kernel lets interrupts in, so hardly less is sure than is estimated.
     assert!(number(&target, "late_ticks") >= 20.0, "{machine}");
@@ -299,6 +310,8 @@ fn the_text_shows_the_targets_blind_time_and_names_the_machines() {
     let shown = text(&output.stdout);
     let line = |begins: &str| shown.lines().any(|line| line.trim_start().starts_with(begins));
     assert!(line("machine   masked") && line("machine   stolen"), "{shown}");
-    assert!(shown.contains("of its CPU time") && shown.contains("hit the target, of "), "{shown}");
+    let is_missing = shown.contains("of the ticks of user code were late: the hypervisor");
+    assert!(shown.contains("of its CPU time") || is_missing, "{shown}");
+    assert!(shown.contains("hit the target, of "), "{shown}");
     assert!(!shown.contains(" idle\n"), "an idle CPU is not the target's: {shown}");
 }

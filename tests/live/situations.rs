@@ -174,7 +174,9 @@ fn a_noisy_neighbour_is_found_by_its_victim() {
     staged(6, |chance, seed| {
         let count = between(chance, 2, 5);
         let spin = workload("spin", &["-g"]);
-        let (victim, noisy) = (Cgroup::new("victim"), Cgroup::new("noisy"));
+        // Where the controller of CPU time is on, two cgroups have half of a CPU each, which is no noise.
+        let above = Cgroup::new("above");
+        let [victim, noisy] = ["victim", "noisy"].map(|name| above.below(name));
         let running = Running::start(&["--cgroup", &victim.path, "--cgroup", &noisy.path]);
         let command = format!("taskset -c 1 sh -c 'timeout 2 {spin} 9; :'");
         let mut started = vec![victim.spawn(&command)];
@@ -252,7 +254,14 @@ fn a_disk_with_more_to_do_than_it_can_is_the_cause() {
         let mut fio = Command::new("fio");
         // Large ones: between small ones the disk waits for fio, which has to wait for a CPU.
         fio.args(["--name=x", "--rw=randread", "--bs=1m", "--direct=1", "--ioengine=libaio"]);
-        fio.args(["--time_based", "--runtime=30", "--size=32m", &format!("--filename={}", disk.path())]);
+        // Its job is a process of its own otherwise, which may have begun before the run.
+        fio.args([
+            "--thread",
+            "--time_based",
+            "--runtime=30",
+            "--size=32m",
+            &format!("--filename={}", disk.path()),
+        ]);
         let fio = fio.arg(format!("--iodepth={depth}")).stdout(Stdio::null()).spawn().unwrap();
         let fio = Beside(fio);
         let rows = Rows::parse(&output(&["--io", "-p", &fio.0.id().to_string(), "-d", "2"]).stdout);

@@ -55,11 +55,13 @@ impl Limited {
         value("throttled_time ").or_else(|| Some(value("throttled_usec ")? * 1e3)).unwrap()
     }
 
-    /// Starts a spinner that first enters the limit's cgroup, then the one that is counted, and notes its `run_delay` until then.
+    /// Starts a spinner that first enters the limit's cgroup, then the one that is counted, and notes its `run_delay` until then, by what the
+    /// shell has: another program takes the limit's time, and an emulated CPU takes all of it for that.
     pub(crate) fn spin(&self, seconds: &str) -> Spinner {
         let before = Scratch::new("run_delay");
         let script = format!(
-            "echo $$ > {}/cgroup.procs; echo $$ > {}/cgroup.procs; cat /proc/$$/schedstat > {}; exec {} {seconds}",
+            "echo $$ > {}/cgroup.procs; echo $$ > {}/cgroup.procs; read -r delay < /proc/$$/schedstat; echo \"$delay\" > {}; \
+             exec {} {seconds}",
             self.folder.display(),
             self.group.folder().display(),
             before.as_str(),

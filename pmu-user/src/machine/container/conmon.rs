@@ -61,7 +61,7 @@ pub(super) fn read(root: &Path, pid: u32, user: u32) -> Option<Named> {
         paths.filter_map(tenant).find(|(_, is_container)| *is_container).map(|(own, _)| own.to_owned());
     let command = command(&process.join("cmdline")).ok()?;
     let (id, name) = container(&command)?;
-    // A user's may be on a mount that nobody serves, and a container's path is none of the host's.
+    // A user's may be on a mount that does not answer, and a container's path is none of the host's.
     let list = if user == ROOT && within.is_none() { list(&command) } else { None };
     Some(Named { id, name: name.bounded(NAME_BYTES_MAX), user, within, list })
 }

@@ -92,7 +92,7 @@ impl TasksSession {
     pub(super) fn stop_samplers(&mut self) -> io::Result<()> {
         self.stop_periods();
         let stopped = self.samplers.iter().flatten().try_for_each(|sampler| sampler.counter.disable());
-        // Their programs are detached, for which the kernel takes some 50 ms: the events must not count on meanwhile.
+        // Detaching their programs takes the kernel some 50 ms, in which the events must not count on.
         self.anchors.clear();
         stopped
     }
