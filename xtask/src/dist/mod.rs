@@ -233,7 +233,7 @@ fn tree(release: &Release, binary: &Path, generated: &Path) -> anyhow::Result<Pa
     Ok(tree)
 }
 
-/// What nfpm is told of the files in a folder of the tree that are documentation in an rpm.
+/// Entries of nfpm for the files in a folder of the tree that are documentation in an rpm.
 fn documents(tree: &Path, folder: &str, into: &str) -> anyhow::Result<String> {
     let files = fs::read_dir(tree.join(folder))?.flatten().filter(|entry| entry.path().is_file());
     let mut files: Vec<OsString> = files.map(|entry| entry.file_name()).collect();

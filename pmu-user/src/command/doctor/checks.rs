@@ -293,10 +293,8 @@ fn verify(
 ) -> [(Attach, Result<usize, Refusal>); Attach::ALL.len()] {
     let refused = |error: LoadError| (error.class(), error.to_string(), error.hint(privileges));
     let request = Request { stacks: Stacks::Yes, owners_max: Some(63), ..Request::default() };
-    let plan = Plan::new(&request, machine, root).map_err(|error| {
-        let hint = error.hint(&Privileges::read(root));
-        (error.class(), error.to_string(), hint)
-    });
+    let plan = Plan::new(&request, machine, root)
+        .map_err(|error| (error.class(), error.to_string(), error.hint(privileges)));
     Attach::ALL.map(|attach| {
         let result = match &plan {
             Ok(plan) => {

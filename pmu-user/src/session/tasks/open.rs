@@ -69,7 +69,7 @@ impl TasksSession {
         let samplers = early.map_or_else(|| sampling::open(&mut plan), Ok)?;
         let anchors = bind(&mut object, &plan, &samplers)?;
         let rotations = open_counters(&mut plan, &object, root)?;
-        let tick = functions.tell(&object, &plan);
+        let tick = functions.write(&object, &plan);
         let ring = watched_ring(&mut object)?;
         let (symbols, deaf) = listen(&plan, &machine);
         let mut missing = missing(&plan, &machine, &object, tick, root);
@@ -160,18 +160,19 @@ impl Functions {
     fn begin_to_find(plan: &Plan, root: &Path) -> Self {
         let (root, again) = (root.to_owned(), root.to_owned());
         let names: Vec<String> = plan.sampling.iter().map(iterator).collect();
+        let unknown = vec![0..0; names.len()];
         let has_tracepoints = plan.sampling.iter().any(Sampling::is_tracepoint);
         Self {
             timers: thread::spawn(move || {
                 kernel_symbols::find_or_recall(&root, FUNCTIONS).unwrap_or_default()
             }),
             iterators: has_tracepoints
-                .then(|| thread::spawn(move || kernel_symbols::extents(&again, &names).unwrap_or_default())),
+                .then(|| thread::spawn(move || kernel_symbols::extents(&again, &names).unwrap_or(unknown))),
         }
     }
 
-    /// Tells the running programs what was found; the address of the tick's function.
-    fn tell(self, object: &Object, plan: &Plan) -> u64 {
+    /// Writes what was found to the maps of the programs; returns the address of the tick's function.
+    fn write(self, object: &Object, plan: &Plan) -> u64 {
         let iterators = self.iterators.map(|found| found.join().unwrap_or_default());
         set_iterators(object, plan, &iterators.unwrap_or_default());
         set_timers(object, self.timers.join().unwrap_or_default())
@@ -184,12 +185,12 @@ fn iterator(event: &Sampling) -> String {
     name.map(|name| format!("__traceiter_{name}")).unwrap_or_default()
 }
 
-/// Tells the programs of tracepoints where the iterators are, which are no callers of the tracepoint, and which tracepoints user mode calls.
+/// Writes the address range of each tracepoint's iterator, which is not the caller of the tracepoint, and marks tracepoints of system calls: on
+/// every possible CPU, as one may come online later.
 fn set_iterators(object: &Object, plan: &Plan, iterators: &[Range<u64>]) {
     for (event, found) in iterators.iter().enumerate() {
         let of_user = plan.sampling[event].is_of_system_call();
-        for cpu in &plan.cpus {
-            let row = (cpu.0 * plan.events()) as usize + event;
+        for row in (event..object.maps.cpu_samples.len()).step_by(plan.events() as usize) {
             object.maps.cpu_samples.write_word(row, ITERATOR_WORD, found.start);
             object.maps.cpu_samples.write_word(row, ITERATOR_BYTES_WORD, found.end - found.start);
             object.maps.cpu_samples.write_word(row, OF_USER_WORD, of_user.into());
