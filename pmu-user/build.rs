@@ -5,6 +5,9 @@
 //! that one nested build. `cargo xtask setup` provides rust-src and bpf-linker. The source archive of `cargo xtask dist` has the objects
 //! below `programs`, and neither is needed.
 
+#[path = "build/forward.rs"]
+mod forward;
+
 use std::{
     env, fs,
     io::Write as _,
@@ -28,7 +31,7 @@ fn main() -> Result<(), String> {
     println!("cargo::rerun-if-changed={}", tables.display());
     pack_tables(&tables, Path::new(&variable("OUT_DIR")?))?;
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../pmu-ebpf");
-    for input in ["src", "Cargo.toml", "../pmu-common/src", "../Cargo.toml"] {
+    for input in ["src", "Cargo.toml", "../pmu-common/src", "../Cargo.toml", "../pmu-user/build"] {
         println!("cargo::rerun-if-changed={}", root.join(input).display());
     }
     for input in ["PMBPF_EBPF_OBJECTS", "PMBPF_BPF_LINKER", "PMBPF_BPF_LINES"] {
@@ -75,8 +78,8 @@ fn deflated(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
 }
 
 /// An object without its DWARF, of which the linker has made BTF: two thirds of it, which no loader reads; and without the lines of
-/// its source, of which aya and the kernel make copies at each start, unless `PMBPF_BPF_LINES` wants them in what the verifier says. One
-/// that has no DWARF, as those that an earlier build left, stays as it is.
+/// its source, of which aya and the kernel make copies at each start, unless `PMBPF_BPF_LINES` wants them in what the verifier says. Its
+/// forward declarations are sorted. One that has no DWARF, as those that an earlier build left, stays as it is.
 fn stripped(whole: &[u8]) -> Result<Vec<u8>, object::build::Error> {
     let mut object = Builder::read(whole)?;
     let (endian, keeps_lines) = (object.endian, env::var_os("PMBPF_BPF_LINES").is_some());
@@ -88,8 +91,10 @@ fn stripped(whole: &[u8]) -> Result<Vec<u8>, object::build::Error> {
         section.delete = is_dwarf || name.starts_with(b".rel.BTF");
         // What is to be deleted is no longer iterated over.
         has_dwarf |= is_dwarf;
-        if let (b".BTF.ext", SectionData::Data(data), false) = (name, &mut section.data, keeps_lines) {
-            without_lines(data.to_mut(), endian);
+        match (name, &mut section.data) {
+            (b".BTF", SectionData::Data(data)) => drop(forward::sort(data.to_mut())),
+            (b".BTF.ext", SectionData::Data(data)) if !keeps_lines => without_lines(data.to_mut(), endian),
+            _ => (),
         }
     }
     if !has_dwarf {

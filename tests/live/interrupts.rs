@@ -191,7 +191,8 @@ fn ticks_that_a_handler_delayed_are_told_with_its_name_and_are_not_masked() {
     let (low, high) = (&blind["handlers"]["low"], &blind["handlers"]["high"]);
     let (low, high) = (low.as_f64().unwrap(), high.as_f64().unwrap());
     assert!(low * 0.8 < time && time < high * 1.2, "{time} is not in [{low}, {high}]");
-    assert!(blind["masked"]["value"].as_f64().is_none_or(|masked| masked < 0.1 * time), "{blind}");
+    // Ticks that the hypervisor delays beside them leave the value what the interval says: uncertain.
+    assert!(blind["masked"]["low"].as_f64().is_none_or(|masked| masked < 0.1 * time), "{blind}");
 }
 
 #[test]

@@ -63,12 +63,10 @@ fn coverage_of_a_run_of_milliseconds_is_that_of_what_was_due_in_it() {
         let samples = &rows.summary()["quality"]["samples"];
         let number = |name: &str| samples[name].as_f64().unwrap();
         let missing = (number("expected") - number("seen")).max(0.0);
-        // What is not idle or stolen time's is missing from what is covered, as far as it goes.
-        let due = number("expected") - number("idle_missing");
-        assert!(
-            (number("coverage") - number("seen") / due).abs() < 0.02 || number("seen") > due,
-            "{samples}"
-        );
+        // Coverage is of what was due outside idle and stolen time.
+        let due = number("expected") - number("idle") - number("idle_missing");
+        let lost = missing - number("idle_missing");
+        assert!((1.0 - number("coverage") - lost / due).abs() < 0.02 || lost > due, "{samples}");
         // Samples are due from where they are counted: only those that the kernel did not deliver, and late ones, are missing.
         let told = number("idle_missing") + number("withheld") + number("silent_ns") / 50e3;
         assert!(missing - told <= 0.03 * number("expected") + 4.0, "{samples}");

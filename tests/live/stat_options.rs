@@ -198,7 +198,7 @@ fn results_go_to_the_file_whose_name_says_so() {
         ("json", &["--json"], "{"),
         ("csv", &[], "t_ns,"),
         ("txt", &["--quiet"], "\ncommand true"),
-        ("out", &["-x", ","], "0."),
+        ("out", &["-x", ","], ""),
     ] {
         let file = Scratch::new("results");
         let name = format!("{}.{extension}", file.as_str());
@@ -210,6 +210,8 @@ fn results_go_to_the_file_whose_name_says_so() {
         fs::remove_file(&name).unwrap();
         let begins = begins.replace("true", "echo mine");
         assert!(written.starts_with(&begins), "{extension} {arguments:?}: {written}");
+        let first = written.lines().next().unwrap_or_default();
+        assert!(extension != "out" || first.contains(",msec,task-clock,"), "{written}");
         assert_eq!(text(&output.stdout), "mine\n");
     }
     let refused = pmbpf().args(["run", "-o", "/tmp/x.json", "--", "true"]).output().unwrap();

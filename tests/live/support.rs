@@ -2,7 +2,8 @@
 
 use std::{
     fs,
-    io::{Read as _, Write as _},
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     sync::atomic::{AtomicU32, Ordering},
@@ -13,6 +14,7 @@ use pmbpf::{
     drain::{Drain, recording::Recording},
     machine::cgroup::Layout,
 };
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 
 use crate::schema;
@@ -363,7 +365,7 @@ impl Waiting {
     pub(crate) fn new(command: &str) -> Self {
         let mut shell = Command::new("sh");
         shell.args(["-c", &format!("read go; exec {command}")]).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let child = shell.spawn().unwrap();
+        let child = shell.process_group(0).spawn().unwrap();
         let file = format!("/proc/{}/syscall", child.id());
         wait_until("the shell waits", || fs::read_to_string(&file).unwrap().starts_with(READS));
         Self(child)
@@ -375,39 +377,59 @@ impl Waiting {
 
     pub(crate) fn go(mut self) -> Started {
         self.0.stdin.take().unwrap().write_all(b"go\n").unwrap();
-        Started(self.0)
+        Started { child: self.0, is_reaped: false }
     }
 }
 
-/// A process of ours that ends with its owner.
-pub(crate) struct Started(Child);
+/// A process of ours that ends with its owner, with those that it has forked: what goes on beside the next test is its load.
+pub(crate) struct Started {
+    child: Child,
+    /// Has it been waited for? Its number may be another's then.
+    is_reaped: bool,
+}
 
 impl Started {
     /// Starts a shell command, which should `exec`.
     pub(crate) fn new(command: &str) -> Self {
         let mut shell = Command::new("sh");
         shell.args(["-c", command]).stdin(Stdio::null()).stdout(Stdio::piped());
-        Self(shell.spawn().unwrap())
+        Self { child: shell.process_group(0).spawn().unwrap(), is_reaped: false }
     }
 
     pub(crate) fn pid(&self) -> u32 {
-        self.0.id()
+        self.child.id()
     }
 
     /// Waits for its end; what it printed.
     pub(crate) fn wait(&mut self) -> String {
         let mut printed = String::new();
-        self.0.stdout.take().unwrap().read_to_string(&mut printed).unwrap();
-        assert!(self.0.wait().unwrap().success());
+        self.child.stdout.take().unwrap().read_to_string(&mut printed).unwrap();
+        let status = self.child.wait().unwrap();
+        self.is_reaped = true;
+        assert!(status.success());
         printed
     }
 }
 
 impl Drop for Started {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        if !self.is_reaped {
+            let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+            let _ = self.child.wait();
+        }
     }
+}
+
+#[test]
+fn what_a_process_of_ours_has_forked_ends_with_it() {
+    let mut started = Started::new("sleep 60 & echo $!; wait");
+    let mut line = String::new();
+    BufReader::new(started.child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let state = format!("/proc/{}/stat", line.trim());
+    assert!(fs::exists(&state).unwrap());
+    drop(started);
+    // It is reaped by the first process.
+    wait_until("it has ended", || fs::read_to_string(&state).map_or(true, |stat| stat.contains(") Z ")));
 }
 
 /// Are two numbers within a share of each other, or within an absolute distance?

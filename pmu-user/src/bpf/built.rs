@@ -1,5 +1,10 @@
 //! The objects of programs that build.rs has built.
 
+// What build.rs does to them, for its tests.
+#[cfg(test)]
+#[path = "../../build/forward.rs"]
+mod forward;
+
 use std::{borrow::Cow, io::Read as _};
 
 use flate2::read::DeflateDecoder;

@@ -49,12 +49,16 @@ pub(super) fn compare(folder: &Path, architecture: Option<Architecture>) -> anyh
     succeed(Command::new("git").args(["clone", "--quiet", "--no-hardlinks"]).arg(root()).arg(&clone))?;
     let arguments: Vec<&str> = architecture.iter().flat_map(|one| ["--arch", one.debian()]).collect();
     let made = again(&home, &clone, &arguments);
-    let differ = made.and_then(|()| differences(folder, &clone.join("target/dist")));
-    fs::remove_dir_all(&elsewhere)?;
-    match &differ?[..] {
-        [] => say("dist: made twice, in two folders, and all of it is the same"),
-        names => bail!("these differ when they are made in another folder: {}", names.join(", ")),
+    let second = clone.join("target/dist");
+    let differ = made.and_then(|()| differences(folder, &second));
+    // The reason of a difference is in the files alone.
+    if let Ok([_, ..]) = differ.as_deref() {
+        let names = differ?.join(", ");
+        bail!("these differ when they are made in another folder, {}: {names}", second.display());
     }
+    fs::remove_dir_all(&elsewhere)?;
+    differ?;
+    say("dist: made twice, in two folders, and all of it is the same");
     Ok(())
 }
 

@@ -12,6 +12,9 @@ const BINARY_BYTES_MAX: u64 = 22_000_000;
 const PANIC_LINES: usize = 6;
 const PANIC_COLUMNS: usize = 400;
 
+/// Tests of one run that are attempted a second time, at most.
+const SECOND_ATTEMPTS_MAX: usize = 8;
+
 /// Tests that passed and failed.
 #[derive(Default)]
 pub(super) struct Tally {
@@ -25,6 +28,8 @@ pub(super) struct Tally {
     pub(super) left_to_the_night: usize,
     /// What failed, a test or what else a ring asks for, and why.
     failures: Vec<(String, Vec<String>)>,
+    /// Tests that passed at a second attempt, and why the first one failed.
+    second_attempts: Vec<(String, Vec<String>)>,
     /// How long each part took, with what was built for it.
     took: Vec<(&'static str, Duration)>,
 }
@@ -46,6 +51,35 @@ impl Tally {
     pub(super) fn fail(&mut self, name: String, printed: &str) {
         self.failed += 1;
         self.failures.push((name, panic_of(printed)));
+    }
+
+    /// How many failed so far.
+    pub(super) fn failures(&self) -> usize {
+        self.failures.len()
+    }
+
+    /// Runs tests that failed, from this failure on, once more: each by itself, with `attempt`, which returns whether it passed. What
+    /// a hypervisor does to a test that measures time seldom happens twice, and a defect does. More than a few are no chance.
+    pub(super) fn again(
+        &mut self,
+        from: usize,
+        mut attempt: impl FnMut(&str) -> anyhow::Result<bool>,
+    ) -> anyhow::Result<()> {
+        let failures = self.failures.split_off(from);
+        if failures.len() > SECOND_ATTEMPTS_MAX {
+            self.failures.extend(failures);
+            return Ok(());
+        }
+        for failure in failures {
+            if attempt(&failure.0)? {
+                self.failed -= 1;
+                self.passed += 1;
+                self.second_attempts.push(failure);
+            } else {
+                self.failures.push(failure);
+            }
+        }
+        Ok(())
     }
 
     /// Counts whether the release binary is as small as it is to be.
@@ -76,8 +110,10 @@ impl Tally {
             let count = self.left_to_the_night;
             writeln!(stdout, "tests left to `cargo xtask nightly`: {count} (--nightly runs them here)")?;
         }
-        for (name, why) in &self.failures {
-            writeln!(stdout, "failed: {name}")?;
+        let second = self.second_attempts.iter().map(|failure| ("passed at a second attempt", failure));
+        let failures = self.failures.iter().map(|failure| ("failed", failure));
+        for (verdict, (name, why)) in second.chain(failures) {
+            writeln!(stdout, "{verdict}: {name}")?;
             why.iter().try_for_each(|line| writeln!(stdout, "    {line}"))?;
         }
         writeln!(stdout, "{} passed, {} failed", self.passed, self.failed)?;
@@ -146,7 +182,7 @@ fn summary(line: &str) -> Option<(u64, u64)> {
 mod tests {
     use std::io;
 
-    use super::{BINARY_BYTES_MAX, Program, Tally, summary};
+    use super::{BINARY_BYTES_MAX, Program, SECOND_ATTEMPTS_MAX, Tally, summary};
 
     #[test]
     fn a_binary_that_is_too_large_is_a_failure() {
@@ -179,6 +215,29 @@ mod tests {
         let why = ["thread 'a::x' (7) panicked at tests/a.rs:1:2:", "assertion failed:", "    left: 1"];
         let why = why.map(str::to_owned).to_vec();
         assert_eq!(tally.failures, [("a::x".to_owned(), why), ("a::y".to_owned(), Vec::new())]);
+    }
+
+    #[test]
+    fn a_test_that_passes_at_a_second_attempt_is_no_failure_and_is_listed() {
+        let mut tally = Tally::default();
+        tally.fail("of another run".to_owned(), "");
+        let from = tally.failures();
+        ["by chance", "by a defect"].map(|name| tally.fail(name.to_owned(), ""));
+        tally.again(from, |name| Ok(name == "by chance")).unwrap();
+        let names = |of: &[(String, Vec<String>)]| -> Vec<String> {
+            of.iter().map(|(name, _)| name.clone()).collect()
+        };
+        assert_eq!(names(&tally.second_attempts), ["by chance"]);
+        assert_eq!(names(&tally.failures), ["of another run", "by a defect"]);
+        assert_eq!((tally.passed, tally.failed), (1, 2));
+    }
+
+    #[test]
+    fn many_failures_are_no_chance() {
+        let mut tally = Tally::default();
+        (0..=SECOND_ATTEMPTS_MAX).for_each(|_| tally.fail("one".to_owned(), ""));
+        tally.again(0, |_| panic!("it is attempted again")).unwrap();
+        assert_eq!((tally.passed, tally.failed), (0, SECOND_ATTEMPTS_MAX as u64 + 1));
     }
 
     #[test]
