@@ -216,7 +216,7 @@ mod tests {
     fn meaning(data: &mut [u8]) -> Vec<String> {
         let section = Section::of(data).unwrap();
         let words = section.words().unwrap();
-        let name = |offset: u32| String::from_utf8_lossy(section.name(offset).unwrap()).into_owned();
+        let name = |offset: u32| section.name(offset).unwrap().escape_ascii().to_string();
         let forward: Vec<String> = words.forward.iter().map(|at| name(section.word(*at).unwrap())).collect();
         let refers = words.ids.iter().filter_map(|at| {
             let index = section.word(*at).unwrap().checked_sub(words.first_id)?;

@@ -41,7 +41,7 @@ fn a_command_has_the_limits_signals_and_environment_that_it_has_without_pmbpf() 
         let state = of(&["cat", "/proc/self/status", "/proc/self/limits"]);
         let state: Vec<_> =
             state.lines().filter(|line| kept.iter().any(|name| line.starts_with(name))).collect();
-        format!("{}\n{}", state.join("\n"), of(&["env"]))
+        format!("{}\n{}\n{}", state.join("\n"), of(&["nice"]), of(&["env"]))
     };
     let plain = seen(&[]);
     for part in ["SigBlk:\t0000000000000200", "003\n", "Max open files            1000 "] {
@@ -52,6 +52,31 @@ fn a_command_has_the_limits_signals_and_environment_that_it_has_without_pmbpf() 
     for way in ways {
         let measured = seen(&[&[binary.as_str()], way].concat());
         assert_eq!(measured, plain, "{way:?}");
+    }
+}
+
+/// Niceness of a process (field 19 of /proc/PID/stat; proc(5)).
+fn niceness(pid: u32) -> i32 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    stat.rsplit_once(") ").unwrap().1.split(' ').nth(16).unwrap().parse().unwrap()
+}
+
+#[test]
+fn pmbpf_has_the_cpu_before_what_it_measures_unless_its_niceness_was_chosen() {
+    let binary = binary();
+    for (given, its_own) in [("", -20), ("nice -n 3 ", 3), ("nice -n -5 ", -5)] {
+        // The command's parent is pmbpf; it prints that one's number and its own niceness, and waits until both were read.
+        let command = format!("exec {given}{binary} run -q -- sh -c 'echo $PPID; nice; read end'");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &command]).env_remove("SUDO_UID").stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = shell.spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let (parent, of_command) = (lines.next().unwrap(), lines.next().unwrap());
+        assert_eq!(parent, child.id().to_string());
+        assert_eq!(niceness(child.id()), its_own, "{given}");
+        assert_eq!(of_command.parse::<i32>().unwrap(), if its_own == -20 { 0 } else { its_own }, "{given}");
+        drop(child.stdin.take());
+        child.wait().unwrap();
     }
 }
 

@@ -82,7 +82,9 @@ impl Begin {
             return Err(error);
         }
         output::talk(&format!("not measured: {}", in_words(&error)));
-        Err(Command::new(program).args(arguments).exec().into())
+        let mut command = Command::new(program);
+        Inherited::read().give_to(command.args(arguments))?;
+        Err(command.exec().into())
     }
 
     /// Says that counting has begun: on stderr if `talks`, with what Ctrl-C then prints, and to who waits for it.
@@ -105,8 +107,9 @@ impl Begin {
 }
 
 /// The host, whose /proc speaks of the same ids as we and our user do, and which gives us the memory that measuring takes. The first
-/// thing that every command which measures asks for.
+/// thing that every command which measures asks for: from here on it has the CPU before what it measures.
 pub(super) fn read_machine(root: &Path) -> anyhow::Result<Machine> {
+    Inherited::raise_priority();
     pid_namespace::check(root)?;
     let machine = Machine::read(root)?;
     memory_limit::check(measuring_bytes(machine.cpu.possible))?;

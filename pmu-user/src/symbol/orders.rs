@@ -15,7 +15,7 @@ use rustix::{
     event::Timespec,
     io::Errno,
     pipe::{PipeFlags, pipe_with},
-    process::setpriority_process,
+    process::{getpriority_process, setpriority_process},
     thread::CapabilitySet,
 };
 
@@ -25,7 +25,7 @@ use crate::{drain::Located, machine::privilege::keep_only, perf::side_band::Side
 /// How often the maps that JITs write are looked at.
 const MEASURE_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
-/// The nice value of the thread, where it may have it, so that names come soon on a host whose CPUs are busy: beside ten busy tasks of its
+/// The niceness of the thread, where it may have it and pmbpf was given none to be polite, so that names come soon on a host whose CPUs are busy: beside ten busy tasks of its
 /// cgroup it has half of a CPU, not a tenth.
 const NICE: i32 = -10;
 
@@ -190,7 +190,9 @@ struct Worker {
 impl Worker {
     fn serve(self, woken: &OwnedFd) {
         // The processes that it starts inherit it: who reads a report waits for them.
-        let _ = setpriority_process(None, NICE);
+        if getpriority_process(None).is_ok_and(|niceness| niceness <= 0) {
+            let _ = setpriority_process(None, NICE);
+        }
         keep_only(rights());
         let mut tracker = Tracker::new(Arc::clone(&self.naming));
         loop {

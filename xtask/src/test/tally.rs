@@ -222,7 +222,9 @@ mod tests {
         let mut tally = Tally::default();
         tally.fail("of another run".to_owned(), "");
         let from = tally.failures();
-        ["by chance", "by a defect"].map(|name| tally.fail(name.to_owned(), ""));
+        for name in ["by chance", "by a defect"] {
+            tally.fail(name.to_owned(), "");
+        }
         tally.again(from, |name| Ok(name == "by chance")).unwrap();
         let names = |of: &[(String, Vec<String>)]| -> Vec<String> {
             of.iter().map(|(name, _)| name.clone()).collect()
