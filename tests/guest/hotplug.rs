@@ -88,6 +88,28 @@ fn a_cpu_that_comes_later_counts_and_is_sampled() {
     assert!((1e9..5e9).contains(&row["ns"].as_f64().unwrap()), "{row}");
 }
 
+/// The kernel calls the programs of a tracepoint through a function of its own, which is no caller.
+#[test]
+fn samples_of_a_tracepoint_are_of_their_callers_on_a_cpu_that_comes_later() {
+    paranoid("2");
+    online("0");
+    let running = Running::start(&["--by", "process", "-e", "sched:sched_switch/period=1/"]);
+    sleep(Duration::from_millis(1500));
+    online("1");
+    sleep(Duration::from_millis(2500));
+    let forks = workload("forks", &[]);
+    assert!(std::process::Command::new("taskset").args(["-c", "1", &forks, "100"]).status().unwrap().success());
+    let rows = running.stop();
+    let is_of_forks = |row: &&serde_json::Value| {
+        row["owner"]["name"].as_str().is_some_and(|name| name.starts_with("forks"))
+    };
+    let (all, of_caller) = rows.of_kind("hot").filter(is_of_forks).fold((0, 0), |(all, of_caller), row| {
+        let samples = row["samples"].as_u64().unwrap();
+        (all + samples, of_caller + if row["frame"]["function"] == "__schedule" { samples } else { 0 })
+    });
+    assert!(all > 100 && of_caller == all, "{of_caller} of {all}: {:?}", rows.of_kind("hot").next());
+}
+
 #[test]
 fn groups_of_events_are_sampled_again() {
     let away = Duration::from_millis(50);

@@ -24,7 +24,7 @@ fn too_few_files_are_named_as_the_reason_wherever_that_is_noticed() {
         let enough = (4..96).find(|&limit| {
             let output = with_files(limit, arguments);
             let said = text(&output.stderr);
-            let is_named = said.contains("raise it with `ulimit -n`");
+            let is_named = said.contains("raise it with `ulimit -n N` as root");
             // What is inherited may leave none for the loader.
             let has_begun = !said.contains("while loading shared libraries");
             assert!(

@@ -55,16 +55,16 @@ impl Limited {
         value("throttled_time ").or_else(|| Some(value("throttled_usec ")? * 1e3)).unwrap()
     }
 
-    /// Starts a spinner that first enters the limit's cgroup, then the one that is counted, and notes its `run_delay` until then, by what the
-    /// shell has: another program takes the limit's time, and an emulated CPU takes all of it for that.
+    /// Starts a spinner that notes its `run_delay` and then enters the cgroup that is counted, and after that the limit's: nothing is throttled
+    /// that is counted by one alone. The shell reads it by what it has, as another program would take the limit's time.
     pub(crate) fn spin(&self, seconds: &str) -> Spinner {
         let before = Scratch::new("run_delay");
         let script = format!(
-            "echo $$ > {}/cgroup.procs; echo $$ > {}/cgroup.procs; read -r delay < /proc/$$/schedstat; echo \"$delay\" > {}; \
+            "read -r delay < /proc/$$/schedstat; echo \"$delay\" > {}; echo $$ > {}/cgroup.procs; echo $$ > {}/cgroup.procs; \
              exec {} {seconds}",
-            self.folder.display(),
-            self.group.folder().display(),
             before.as_str(),
+            self.group.folder().display(),
+            self.folder.display(),
             workload("spin", &["-g"]),
         );
         let mut command = Command::new("taskset");

@@ -249,7 +249,7 @@ mod tests {
         let privileges = Privileges { is_contained: false, ..Privileges::read(Path::new("/")) };
         for error in errors {
             let hint = error.hint(&privileges).unwrap_or_default();
-            assert!(hint.contains("raise it with `ulimit -n`"), "{error:?}: {hint}");
+            assert!(hint.contains("raise it with `ulimit -n N` as root"), "{error:?}: {hint}");
         }
     }
 

@@ -150,8 +150,16 @@ impl Privileges {
     /// How many files this process may open, and what raises that.
     pub fn advice_on_open_files(&self) -> String {
         let (soft, hard) = self.open_files;
-        let raise = if self.is_contained { "--ulimit nofile=N" } else { "`ulimit -n`" };
-        format!("this process may open {soft} files (hard limit {hard}); raise it with {raise}")
+        format!("this process may open {soft} files (hard limit {hard}); {}", self.raise_open_files())
+    }
+
+    /// What raises the hard limit of open files; up to it pmbpf raises its own.
+    pub const fn raise_open_files(&self) -> &'static str {
+        if self.is_contained {
+            "raise it with --ulimit nofile=N"
+        } else {
+            "raise it with `ulimit -n N` as root (systemd: LimitNOFILE=N)"
+        }
     }
 
     /// What gives this process a v2 hierarchy of cgroups: in a container the host's.

@@ -219,11 +219,7 @@ fn open_files(privileges: &Privileges, machine: &Machine) -> Check {
             "open files",
             found,
             "an event on every CPU",
-            if privileges.is_contained {
-                "raise it with --ulimit nofile=N"
-            } else {
-                "raise it with ulimit -Hn"
-            },
+            privileges.raise_open_files(),
         );
     }
     ok("open files", found)
