@@ -1,9 +1,9 @@
-//! Builds pmu-ebpf for the BPF target with the same compiler, and leaves its objects for `include_bytes!`; and packs the tables of CPU
-//! models, of which a run reads one.
+//! Builds pmu-ebpf for the BPF target with the same compiler, and writes its objects for `include_bytes!`. It
+//! also packs the tables of CPU models, of which a run reads one.
 //!
-//! `core` has no pre-built BPF version, so it is built from rust-src, for which Cargo's unstable flag is unlocked in
-//! that one nested build. `cargo xtask setup` provides rust-src and bpf-linker. The source archive of `cargo xtask dist` has the objects
-//! below `programs`, and neither is needed.
+//! `core` has no pre-built BPF version, so it is built from rust-src. Cargo's unstable flag for that is
+//! unlocked in this one nested build. `cargo xtask setup` provides rust-src and bpf-linker. The source
+//! archive of `cargo xtask dist` has the objects below `programs`, and needs neither.
 
 #[path = "build/forward.rs"]
 mod forward;
@@ -22,7 +22,8 @@ use object::{
     elf::SHT_STRTAB,
 };
 
-/// The objects: programs that reach kernel memory by type, and by address; the same for I/O; and one for benches.
+/// Objects: programs that access kernel memory by type, and by address; the same for I/O; and one for
+/// benchmarks.
 const OBJECTS: [&str; 5] =
     ["pmbpf-by-type", "pmbpf-by-address", "pmbpf-io-by-type", "pmbpf-io-by-address", "pmbpf-clock-only"];
 
@@ -51,8 +52,8 @@ fn main() -> Result<(), String> {
     Ok(())
 }
 
-/// Packs the tables of CPU models in `folder`, and in folders there, into `out`: `NAME.deflate`, and beside it, in `NAME.cpus`, of
-/// which CPUs it is.
+/// Packs the tables of CPU models in `folder`, and in folders there, into `out`. `NAME.deflate` is the table,
+/// and `NAME.cpus` next to it lists its CPUs.
 fn pack_tables(folder: &Path, out: &Path) -> Result<(), String> {
     fs::create_dir_all(out).map_err(|error| format!("cannot make {}: {error}", out.display()))?;
     for entry in fs::read_dir(folder).map_err(|error| format!("cannot read {}: {error}", folder.display()))? {
@@ -77,9 +78,10 @@ fn deflated(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
     packed.finish()
 }
 
-/// An object without its DWARF, of which the linker has made BTF: two thirds of it, which no loader reads; and without the lines of
-/// its source, of which aya and the kernel make copies at each start, unless `PMBPF_BPF_LINES` wants them in what the verifier says. Its
-/// forward declarations are sorted. One that has no DWARF, as those that an earlier build left, stays as it is.
+/// Returns an object without its DWARF, which the linker converted to BTF: it is two thirds of the object,
+/// and no loader reads it. The source lines are removed too, which aya and the kernel copy at each start,
+/// unless `PMBPF_BPF_LINES` requests them in the verifier's log. The forward declarations are sorted. An
+/// object without DWARF, as one left by an earlier build, is returned unchanged.
 fn stripped(whole: &[u8]) -> Result<Vec<u8>, object::build::Error> {
     let mut object = Builder::read(whole)?;
     let (endian, keeps_lines) = (object.endian, env::var_os("PMBPF_BPF_LINES").is_some());
@@ -87,9 +89,9 @@ fn stripped(whole: &[u8]) -> Result<Vec<u8>, object::build::Error> {
     for section in &mut object.sections {
         let name = section.name.as_slice();
         let is_dwarf = name.starts_with(b".debug_") || name.starts_with(b".rel.debug_");
-        // Where BTF names a place in the object, the place is there, too.
+        // Where BTF refers to an offset in the object, the section holds that offset, too.
         section.delete = is_dwarf || name.starts_with(b".rel.BTF");
-        // What is to be deleted is no longer iterated over.
+        // Sections to be deleted are no longer iterated over.
         has_dwarf |= is_dwarf;
         match (name, &mut section.data) {
             (b".BTF", SectionData::Data(data)) => drop(forward::sort(data.to_mut())),
@@ -101,7 +103,7 @@ fn stripped(whole: &[u8]) -> Result<Vec<u8>, object::build::Error> {
         return Ok(whole.to_vec());
     }
     object.delete_orphans();
-    // LLVM puts the names of sections and of symbols into one table, this writer into one each.
+    // LLVM puts the names of sections and of symbols into one table, this writer into two.
     let names = object.sections.add();
     names.name = b".shstrtab"[..].into();
     names.sh_type = SHT_STRTAB;
@@ -112,10 +114,10 @@ fn stripped(whole: &[u8]) -> Result<Vec<u8>, object::build::Error> {
     Ok(stripped)
 }
 
-/// Cuts the lines off a section `.BTF.ext` (Documentation/bpf/btf.rst, `struct btf_ext_header`) that has them behind the functions, and
-/// nothing else.
+/// Removes the lines from a section `.BTF.ext` (Documentation/bpf/btf.rst, `struct btf_ext_header`) that has
+/// them behind the functions, and nothing else.
 fn without_lines(data: &mut Vec<u8>, endian: Endianness) {
-    // Where the header has its own length, and where it says from where to where each of them is.
+    // Offsets in the header: of its length, and of the bounds of each part.
     const HEADER_BYTES: usize = 4;
     const FUNCTIONS: usize = 8;
     const LINES: usize = 16;
@@ -135,13 +137,14 @@ fn without_lines(data: &mut Vec<u8>, endian: Endianness) {
     data.truncate(end as usize);
 }
 
-/// The folder of the objects for the target's processor that the source archive has; `None` in any other tree.
+/// Returns the folder of the source archive with the objects for the target's processor, or `None` in any
+/// other tree.
 fn archived() -> Option<PathBuf> {
     let all = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs");
     Some(all.join(env::var_os("CARGO_CFG_TARGET_ARCH")?)).filter(|folder| folder.is_dir())
 }
 
-/// Builds them; the folder they are in.
+/// Builds the objects. Returns their folder.
 fn build(root: &Path) -> Result<PathBuf, String> {
     let endian = if variable("CARGO_CFG_TARGET_ENDIAN")? == "big" { "bpfeb" } else { "bpfel" };
     let target = format!("{endian}-unknown-none");
@@ -173,7 +176,8 @@ fn build(root: &Path) -> Result<PathBuf, String> {
     for outer in ["RUSTC", "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER", "RUSTFLAGS", "RUSTC_LINKER"] {
         cargo.env_remove(outer);
     }
-    // So are its profiles: with less optimization, or with more units, LLVM ends functions in what no verifier takes.
+    // So are its profiles: with less optimization, or with more units, LLVM ends functions with code that no
+    // verifier accepts.
     for (name, _) in env::vars_os() {
         if name.as_encoded_bytes().starts_with(b"CARGO_PROFILE_") {
             cargo.env_remove(name);
@@ -187,8 +191,8 @@ fn build(root: &Path) -> Result<PathBuf, String> {
     Ok(target_dir.join(target).join("release"))
 }
 
-/// Flags by which an object holds no folder of who builds it: its BTF has the names of source files. Where lines are kept, the compiler
-/// must find the files to read the lines.
+/// Returns flags that keep folders of the build machine out of an object: its BTF has the names of source
+/// files. Where lines are kept, the compiler must find the files to read the lines.
 fn remapped(root: &Path, target_dir: &Path) -> Vec<String> {
     if env::var_os("PMBPF_BPF_LINES").is_some() {
         return Vec::new();
@@ -205,19 +209,19 @@ fn remapped(root: &Path, target_dir: &Path) -> Vec<String> {
         (workspace.and_then(|folder| folder.canonicalize().ok()), "/pmbpf"),
         (target_dir.canonicalize().ok().or_else(|| Some(target_dir.to_owned())), "/build"),
     ];
-    // The last that matches counts.
+    // The last match counts.
     let flag =
         |(from, to): (Option<PathBuf>, &str)| Some(format!("--remap-path-prefix={}={to}", from?.display()));
     all.into_iter().filter_map(flag).collect()
 }
 
-/// The linker that `PMBPF_BPF_LINKER` names, that `cargo xtask setup` installed, or that PATH has.
+/// Returns the linker that `PMBPF_BPF_LINKER` names, that `cargo xtask setup` installed, or that is in PATH.
 fn linker() -> String {
     let installed = || Some(installed_linker()?.to_str()?.to_owned());
     env::var("PMBPF_BPF_LINKER").ok().or_else(installed).unwrap_or_else(|| "bpf-linker".to_owned())
 }
 
-/// The newest linker in the cache of `cargo xtask setup` that shares the compiler's LLVM.
+/// Returns the newest linker in the cache of `cargo xtask setup` that shares the compiler's LLVM.
 fn installed_linker() -> Option<PathBuf> {
     let version = Command::new(env::var_os("RUSTC")?).arg("-vV").output().ok()?;
     let version = String::from_utf8(version.stdout).ok()?;

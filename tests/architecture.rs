@@ -1,7 +1,9 @@
-//! The house rules that a compiler does not check. A rule that is not here, or in a lint, is not a rule.
+//! House rules that the compiler does not check. A rule that is neither here nor in a lint is not a rule.
 
 #![expect(clippy::unwrap_used, reason = "a test that panics says where")]
 
+#[path = "english.rs"]
+mod english;
 #[path = "imports.rs"]
 mod imports;
 
@@ -32,11 +34,11 @@ const ORDER: [&str; 18] = [
     "command",
     "main",
 ];
-/// The pure half never imports the privileged half, though it stands to its right.
+/// Modules of the pure half, which never import the privileged half although they stand to its right.
 const PURE: [&str; 3] = ["model", "metric", "view"];
 const PRIVILEGED: [&str; 4] = ["perf", "bpf", "symbol", "session"];
 
-/// Lines of a file of the product, and of any other.
+/// Line limits of a product file and of any other file.
 const PRODUCT_LINES_MAX: usize = 400;
 const LINES_MAX: usize = 500;
 
@@ -44,7 +46,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Rust files below a folder of the workspace.
+/// Returns the Rust files below a folder of the workspace.
 fn rust_files(folder: &str) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut folders = vec![root().join(folder)];
@@ -63,20 +65,20 @@ fn rust_files(folder: &str) -> Vec<PathBuf> {
 }
 
 fn all_files() -> Vec<PathBuf> {
-    ["pmu-common/src", "pmu-ebpf/src", "pmu-user/src", "xtask/src", "tests"]
+    ["pmu-common/src", "pmu-ebpf/src", "pmu-user/build", "pmu-user/src", "xtask/src", "tests"]
         .iter()
         .flat_map(|f| rust_files(f))
         .collect()
 }
 
-/// Module of pmu-user that a file belongs to.
+/// Returns the module of pmu-user to which a file belongs.
 fn module(file: &Path) -> String {
     let source = root().join("pmu-user/src");
     let first = file.strip_prefix(source).unwrap().components().next().unwrap();
     first.as_os_str().to_str().unwrap().trim_end_matches(".rs").to_owned()
 }
 
-/// Modules that a file of pmu-user names: `crate::x`, also inside `use crate::{…}`.
+/// Returns the modules that a file of pmu-user names: `crate::x`, also inside `use crate::{…}`.
 fn named(text: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for part in text.split("crate::").skip(1) {
@@ -88,7 +90,7 @@ fn named(text: &str) -> BTreeSet<String> {
     found
 }
 
-/// Entries of a `use` list, without what is nested in them.
+/// Returns the top-level entries of a `use` list, without nested ones.
 fn top_level(list: &str) -> Vec<String> {
     let (mut depth, mut entries) = (0, vec![String::new()]);
     for character in list.chars() {

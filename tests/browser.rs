@@ -1,6 +1,7 @@
-//! Pages of `pmbpf report --html` in a headless browser: recordings that are there, one of hostile names, and one of 10,000 owners.
-//! tests/browser has what is done with them there; pictures of every page at three widths and in both themes are left in
-//! `target/browser`. `cargo xtask test --ring browser` runs it where there is a browser.
+//! Pages of `pmbpf report --html` in a headless browser: checked-in recordings, one with hostile names, and
+//! one with 10,000 owners. tests/browser holds the script that drives them. Pictures of every page at three
+//! widths and in both themes are left in `target/browser`. `cargo xtask test --ring browser` runs this where
+//! a browser is installed.
 
 #![expect(clippy::unwrap_used, reason = "a test that panics says where")]
 
@@ -22,7 +23,7 @@ fn recording(name: &str) -> PathBuf {
     tests().join("recordings").join(name).with_extension("pmbpf")
 }
 
-/// A new folder for the pages of a test, and their pictures.
+/// Creates an empty folder for a test's pages and their pictures.
 fn folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("../browser").join(name);
     let _ = fs::remove_dir_all(&folder);
@@ -30,30 +31,30 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// The binary as users get it: `cargo xtask test` builds it in release mode.
+/// Returns the binary as users get it: `cargo xtask test` builds it in release mode.
 fn pmbpf() -> Command {
     let release = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/release/pmbpf");
     Command::new(std::env::var_os("PMBPF_BIN").map_or(release, PathBuf::from))
 }
 
-/// Runs what writes a page.
+/// Runs a command that writes a page.
 fn written(command: &mut Command) {
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", str::from_utf8(&output.stderr).unwrap_or_default());
 }
 
-/// The page of a recording.
+/// Writes the page of a recording and returns its path.
 fn page(recording: &Path, folder: &Path, name: &str) -> PathBuf {
     let page = folder.join(name).with_extension("html");
     written(pmbpf().arg("report").arg(recording).arg("--html").arg(&page));
     page
 }
 
-/// Opens pages and uses them. Returns what was seen there.
+/// Opens pages, operates them, and returns the script's output.
 fn check(pages: &[PathBuf], arguments: &[&str], shots: &Path) -> String {
     let mut node = Command::new("node");
     node.arg(tests().join("browser/check.mjs")).args(pages).args(arguments).arg("--shots").arg(shots);
-    // `cargo xtask nightly` looks at every width in both themes.
+    // `cargo xtask nightly` checks every width in both themes.
     node.args(std::env::var_os("PMBPF_ROUNDS").map(|_| "--all"));
     let output = node.output().unwrap();
     let [seen, errors] =
@@ -91,7 +92,7 @@ fn a_comparison_says_what_its_rows_say() {
     print!("{}", check(&pages, &[], &folder));
 }
 
-/// Names that are markup, script, an escape for a terminal, text that runs backwards, and one that is very long.
+/// Returns a hostile name: markup, script, a terminal escape, right-to-left text, or a very long name.
 fn hostile(slot: u64) -> String {
     let names = [
         "</script><img src=x onerror=alert(1)>",
@@ -115,11 +116,13 @@ fn hostile_names_are_text() {
 fn ten_thousand_owners_open() {
     let folder = folder("many");
     let recording = made(&Made { cgroups: 10_000, ticks: 5, path: pod, percent: 100 }, &folder);
-    // The time is printed, not asserted; that it cannot be long is: there are few elements, however many the owners.
+    // The time is printed, not asserted. It cannot be long, because the number of elements is bounded however
+    // many the owners.
     print!("{}", check(&[page(&recording, &folder, "many")], &["--elements", "12000", "--first"], &folder));
 }
 
-/// Of more ticks than a page has intervals; an hour of 500 cgroups if that is asked for.
+/// Opens a page of a run with more ticks than the page has intervals, or on request of an hour of 500
+/// cgroups.
 #[test]
 fn a_long_run_opens() {
     let folder = folder("long");

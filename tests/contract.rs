@@ -1,4 +1,5 @@
-//! The built BPF objects hold exactly the maps and programs that pmu-common names, and nothing that no loader reads. Needs no privilege.
+//! Built BPF objects against pmu-common: exactly the maps and programs that it names, and nothing that no
+//! loader reads. Needs no privilege.
 
 #[path = "contract/stack.rs"]
 mod stack;
@@ -27,10 +28,10 @@ static OBJECTS: [(Built, &str, &[&str]); 2] = [
     (BY_ADDRESS, map::TASKS_BY_ADDRESS, &[program::FREE, program::THROTTLE, program::UNTHROTTLE]),
 ];
 
-/// Both objects for I/O, which have the same maps and programs.
+/// Both I/O objects, which have the same maps and programs.
 static IO_OBJECTS: [Built; 2] = [IO_BY_TYPE, IO_BY_ADDRESS];
 
-/// The compiler's own: read-only and writable data.
+/// Compiler-generated sections for read-only and writable data.
 const SECTIONS: [&str; 3] = [".rodata", ".data", ".bss"];
 
 fn names<'a>(list: impl IntoIterator<Item = &'a str>) -> BTreeSet<String> {

@@ -1,4 +1,5 @@
-//! Which tables CPUs get, and what is planned on their cores: of one kind, of several, and of a kind that nobody has met.
+//! CPU tables selected for CPUs, and the plan for their cores: of one kind, of several kinds, and of an
+//! unknown kind.
 
 #![expect(clippy::unwrap_used, reason = "a test that panics says where")]
 
@@ -19,7 +20,7 @@ use pmbpf::{
 };
 use unpack::Unpacked;
 
-/// What `/proc/cpuinfo` says of a CPU of these makers.
+/// Returns the `/proc/cpuinfo` text of an Intel CPU of this model.
 fn intel(model: u32) -> String {
     x86("GenuineIntel", 6, model)
 }
@@ -36,18 +37,19 @@ fn arm(part: u32) -> String {
     )
 }
 
-/// What PMUs of x86 cores have beside the names of their events.
+/// sysfs `format` files of an x86 core PMU, and its `events`.
 const X86: &str = "format/event = config:0-7\nformat/umask = config:8-15\nformat/edge = config:18\nformat/inv = config:23\n\
     format/cmask = config:24-31\nformat/frontend = config1:0-23\nformat/offcore_rsp = config1:0-63\nformat/ldlat = config1:0-15\n\
     events/cpu-cycles = event=0x3c\nevents/instructions = event=0xc0\nevents/branch-instructions = event=0xc4\n\
     events/branch-misses = event=0xc5\nevents/cache-references = event=0x2e,umask=0x4f\nevents/cache-misses = event=0x2e,umask=0x41";
-/// What those of Intel's large cores have in addition.
+/// Additional `events` of Intel's large cores.
 const SLOTS: &str = "events/slots = event=0x00,umask=0x4\nevents/topdown-retiring = event=0x00,umask=0x80";
-/// What PMUs of Arm's cores have.
+/// sysfs files of an Arm core PMU.
 const ARM: &str = "format/event = config:0-15\nevents/cpu_cycles = event=0x0011\nevents/inst_retired = event=0x0008\n\
     events/br_mis_pred = event=0x0010\nevents/l1d_cache_refill = event=0x0003\nevents/l1d_cache = event=0x0004";
 
-/// A host with these CPUs, each by what it says, and these core PMUs: name, CPUs where cores differ, files.
+/// Makes a host with these CPUs, each by its cpuinfo text, and these core PMUs: name, CPUs where cores
+/// differ, files.
 fn host(cpus: &[String], pmus: &[(&str, &str, String)]) -> Unpacked {
     let mut text = String::from(
         "proc/self/mountinfo += 33 22 0:28 / /sys/fs/cgroup rw shared:4 - cgroup2 cgroup2 rw\n\
@@ -73,7 +75,7 @@ fn plan(host: &Unpacked, request: &Request) -> Result<Plan, PlanError> {
     Plan::new(request, &Machine::read(&host.root).unwrap(), &host.root)
 }
 
-/// A laptop with large cores (CPU 0 and 1) and small ones (2 and 3).
+/// Makes a laptop with large cores (CPUs 0 and 1) and small ones (2 and 3).
 fn hybrid(model: u32) -> Unpacked {
     let files = format!("{X86}\n{SLOTS}");
     host(&vec![intel(model); 4], &[("cpu_core", "0-1", files), ("cpu_atom", "2-3", X86.to_owned())])
@@ -87,7 +89,7 @@ fn metrics(model: Option<&str>) -> WantedMetrics {
     })
 }
 
-/// The table of each core PMU's plan.
+/// Returns the table of each core PMU's plan.
 fn tables(plan: &Plan) -> Vec<(&str, &str)> {
     plan.by_core_type().map(|(turns, metrics)| (turns.pmu.as_str(), metrics.model.as_str())).collect()
 }
@@ -131,12 +133,12 @@ fn a_model_that_is_asked_for_is_that_of_each_kind_of_core_or_of_one() {
     assert_eq!(tables_of("sapphirerapids"), ["sapphirerapids", "sapphirerapids"]);
 }
 
-/// A Sapphire Rapids, of whose counters the kernel knows.
+/// Makes a Sapphire Rapids with counters that the kernel supports.
 fn server() -> Unpacked {
     host(&vec![intel(143); 2], &[("cpu", "", format!("{X86}\n{SLOTS}\ncaps/pmu_name = sapphire_rapids"))])
 }
 
-/// Events of the largest group, and what holds counters.
+/// Returns the number of events in the largest group, and the holders of counters.
 fn largest(host: &Unpacked, rate: Rate, events: &[&str]) -> Vec<(usize, Vec<String>)> {
     let metrics =
         WantedMetrics::IfPossible(MetricsRequest { depth: Depth::Level(6), ..MetricsRequest::default() });
@@ -162,7 +164,7 @@ fn what_samples_takes_a_counter_from_what_takes_turns() {
     assert_eq!((sampled[1].0, sampled[1].1.len()), (counters[1].0 - 1, 1));
 }
 
-/// Groups of counters that have no time in an interval are told before it begins.
+/// Tests that groups without time in an interval are reported before it begins.
 #[test]
 fn an_interval_that_is_too_short_for_all_groups_says_so() {
     let server = server();
@@ -201,7 +203,7 @@ fn a_sampling_event_is_that_of_each_kind_of_core() {
     assert_eq!(cycles[0], ("cpu_core/cycles/".to_owned(), 4 << 32, large.clone()));
     assert_eq!(cycles[1], ("cpu_atom/cycles/".to_owned(), 10 << 32, small.clone()));
     assert_eq!(sampled(&["cpu_core/instructions/"], None).len(), 1);
-    // A name of one table, and one of both.
+    // A name from one table, and one from both.
     let named = sampled(&["MEM_BOUND_STALLS.LOAD"], None);
     assert_eq!(named, [("MEM_BOUND_STALLS.LOAD".to_owned(), 0x734, small.clone())]);
     let both = sampled(&["BR_MISP_RETIRED.ALL_BRANCHES"], None);
@@ -258,7 +260,7 @@ fn a_cpu_of_next_year_gets_the_generic_answer_and_is_told_what_a_table_would_add
         ] {
             assert!(metrics.measured.iter().any(|metric| metric.name == name), "{name}: {metrics:?}");
         }
-        // The kernel names no event for it here.
+        // The kernel has no name for this event here.
         let (_, why) = metrics.missing.iter().find(|(name, _)| name == "Frontend_Stalled_Cycles").unwrap();
         assert!(why.contains("stalled-cycles-frontend"), "{why}");
         let note = &metrics.notes[0];
@@ -269,7 +271,8 @@ fn a_cpu_of_next_year_gets_the_generic_answer_and_is_told_what_a_table_would_add
     }
 }
 
-/// What a user's directory does not have either is evaluated by the built-in table, wherever formulas are read from.
+/// Tests that the built-in table applies where a user's directory has none either, wherever formulas are read
+/// from.
 #[test]
 fn a_directory_without_a_table_leaves_the_generic_answer() {
     let host = host(&[intel(0xfe)], &[("cpu", "", X86.to_owned())]);

@@ -1,4 +1,4 @@
-//! `pmbpf diff` beside recordings that are checked in: what it writes in every format, and what it refuses. Needs no privilege.
+//! `pmbpf diff` on checked-in recordings: its output in every format, and its errors. Needs no privilege.
 
 #![expect(clippy::unwrap_used, reason = "a test that panics says where")]
 
@@ -18,7 +18,8 @@ fn recording(name: &str) -> String {
     path.display().to_string()
 }
 
-/// `pmbpf diff`; words that end in `.pmbpf` are recordings that are checked in, several separated by commas.
+/// Runs `pmbpf diff`. Words that end in `.pmbpf` are checked-in recordings, several of them separated by
+/// commas.
 fn diff(arguments: &[&str]) -> Output {
     let files = |word: &str| word.split(',').map(recording).collect::<Vec<_>>().join(",");
     let fitted = arguments.iter().map(|word| {
@@ -69,7 +70,7 @@ fn counts_become_rates_by_the_recording_s_own_length() {
     let rows = rows(&text(&diff(&["cgroups.pmbpf", "cgroups.pmbpf", "--json"]), 0));
     let seconds = rows[0]["sides"][0]["recordings"][0]["duration_ns"].as_f64().unwrap() / 1e9;
     let report = fs::read_to_string(recording("cgroups.json")).unwrap();
-    // It has a row for each interval.
+    // The report has a row for each interval.
     let of_target = schema::rows(&report);
     let of_target =
         of_target.iter().filter(|row| row["metric"] == "cpu_time" && row["owner"]["kind"] == "target");
@@ -111,7 +112,7 @@ fn waits_are_compared_by_who_had_the_cpu() {
     let of_batch = rows.iter().filter(|row| row["culprit"]["path"] == "/shop.slice/batch");
     let victims: Vec<&str> = of_batch.map(|row| row["owner"]["name"].as_str().unwrap()).collect();
     assert_eq!(victims, ["api", "total"]);
-    // What another owner had is not a number of the gate's, nor of those that one side alone has.
+    // Time of another owner is not a number of the gate, nor are numbers that only one side has.
     let csv = text(&diff(&["culprits.pmbpf", "culprits.pmbpf", "--csv"]), 0);
     assert!(csv.contains(",culprit,/shop.slice/batch,cgroup,runqueue_latency.culprit,"), "{csv}");
 }
@@ -124,7 +125,7 @@ fn text_fits_80_columns_and_ends_with_how_many_were_compared() {
         let text = text(&diff(&[pair[0], pair[1], "--width", "80"]), 0);
         assert!(text.lines().all(|line| line.width() <= 80), "{text}");
         assert!(text.contains("numbers compared") && text.contains("Benjamini–Hochberg"), "{text}");
-        // Names of the recordings have escapes in them.
+        // Recording names contain escapes.
         assert!(!text.contains('\x1b'), "{text}");
     }
 }
@@ -169,14 +170,14 @@ fn a_gate_that_cannot_be_told_fails_and_one_that_is_about_nothing_is_an_error() 
     };
     // Three ticks.
     let error = text(&gate("regress:cpu_time>5%", &[]), 3);
-    assert!(error.contains("cannot be told") && error.contains("variation unknown"), "{error}");
+    assert!(error.contains("cannot determine") && error.contains("variation unknown"), "{error}");
     let error = text(&gate("regress:cpu_tim>5%", &[]), 2);
     assert!(error.contains("did you mean cpu_time?"), "{error}");
     let error = text(&gate("regress:cpu_time>5%", &["--owner", "nobody"]), 2);
     assert!(error.contains("owner `nobody` is not in both"), "{error}");
     let error = text(&gate("cpu_time>5%", &[]), 2);
     assert!(error.contains("regress:METRIC>N%"), "{error}");
-    // Six ticks, which do not differ.
+    // Six ticks without a difference.
     text(&diff(&["cgroups.pmbpf", "cgroups.pmbpf", "--fail-on", "regress:cpu_time>5%"]), 0);
 }
 

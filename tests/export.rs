@@ -1,4 +1,5 @@
-//! `pmbpf export`: every format, read back by what is not ours or by its fields, says what `pmbpf report --json` says of the same recording.
+//! `pmbpf export`: every format, read back by third-party code or by its fields, agrees with `pmbpf report
+//! --json` on the same recording.
 
 #![expect(clippy::unwrap_used, reason = "a test that panics says where")]
 
@@ -23,10 +24,10 @@ use serde_json::Value;
 
 use crate::protobuf::Message;
 
-/// What time off the CPU is called as an event.
+/// Event name of off-CPU time.
 const OFF_CPU: &str = "offcpu-time";
 
-/// Recordings with stacks: of one event, of several, and with those of tasks that block.
+/// Recordings with stacks: one event, several events, and blocked tasks.
 const STACKS: [&str; 3] = ["masked", "events", "off_cpu_stacks"];
 
 fn recording(name: &str) -> PathBuf {
@@ -51,7 +52,7 @@ fn rows(name: &str, kind: &str) -> Vec<Value> {
     rows.into_iter().filter(|row| row["kind"] == kind).collect()
 }
 
-/// Sampling events, in their order.
+/// Returns the sampling events in order.
 fn events(name: &str) -> Vec<String> {
     let header = &rows(name, "header")[0];
     let one = || vec![header["sampling"].clone()];
@@ -62,7 +63,8 @@ fn events(name: &str) -> Vec<String> {
     names
 }
 
-/// Samples with a stack, by event and owner's name, as the report has them; and ns of those that blocked.
+/// Returns the samples with a stack by event and owner name, as the report has them, and the ns of blocked
+/// tasks.
 fn reported(name: &str) -> BTreeMap<(usize, String), u64> {
     let mut sums = BTreeMap::new();
     for row in rows(name, "stack") {
@@ -81,7 +83,7 @@ fn reported(name: &str) -> BTreeMap<(usize, String), u64> {
     sums
 }
 
-/// An owner's name, without its process id.
+/// Returns an owner's name without its process id.
 fn name_of(owner: &str) -> String {
     owner.split(" (").next().unwrap().to_owned()
 }

@@ -1,5 +1,6 @@
-//! Tables of CPU models against the formulas of their sources, evaluated by other code than ours, on made counts: those that are written by
-//! hand by the evaluator below, those that are imported from perfmon by `scripts/perfmon-values.py`, beforehand.
+//! Tables of CPU models against the formulas of their sources, on made counts and with independent
+//! evaluators. The evaluator below checks tables written by hand. `scripts/perfmon-values.py` evaluates the
+//! ones imported from perfmon beforehand.
 
 #![expect(clippy::unwrap_used, reason = "a test that panics says where")]
 
@@ -11,12 +12,12 @@ use pmbpf::{
 };
 
 const SOURCES: &str = include_str!("formulas/sources.txt");
-/// What `scripts/perfmon-values.py` wrote.
+/// Output of `scripts/perfmon-values.py`.
 const PERFMON: &str = include_str!("formulas/perfmon.tsv");
 /// Sets of made counts.
 const SETS: u64 = 20;
 
-/// What an event with this code counts in a set: the same number whoever asks.
+/// Returns the count of an event with this code in a set, the same number on every call.
 fn count(code: &str, set: u64) -> f64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64 ^ set.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     for byte in code.bytes() {
@@ -25,7 +26,8 @@ fn count(code: &str, set: u64) -> f64 {
     (hash >> 40) as f64 + 1.0
 }
 
-/// The value of a source's formula; everything there is a number, a code, `d_ratio`, parentheses or one of four operators.
+/// Evaluator of a source's formula, which consists of numbers, codes, `d_ratio`, parentheses and four
+/// operators.
 struct Source<'a> {
     rest: &'a str,
     set: u64,
@@ -93,7 +95,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// The code of an operand, as sources are written here.
+/// Returns the code of an operand, as sources here have it.
 fn code(model: &Model, operand: &str) -> String {
     let encoding = model.encoding(operand).unwrap();
     let terms: BTreeMap<&str, &str> =
@@ -117,7 +119,7 @@ fn metrics_of_tables_written_by_hand_are_those_of_their_sources() {
                 TaskCounts { counts: model.operands.iter().map(counted).collect(), ..TaskCounts::default() };
             let found = evaluate(&model, &counts).metrics[index].value.known().unwrap().estimate;
             let mut expected = Source::value(formula, set);
-            // A share that its own formula keeps from being less than nothing.
+            // A share that its own formula keeps from becoming negative.
             if model.metrics[index].formula.write(&model).starts_with("max(") {
                 expected = expected.max(0.0);
             }
@@ -144,7 +146,7 @@ fn metrics_of_tables_written_by_hand_are_those_of_their_sources() {
     assert!(models.iter().all(|model| compared[model] > 8) && compared.len() == models.len(), "{compared:?}");
 }
 
-/// What perfmon's formulas take: the same numbers as in `scripts/perfmon-values.py`.
+/// Returns the input of perfmon's formulas, the same numbers as in `scripts/perfmon-values.py`.
 fn counts_of_perfmon(set: u64) -> TaskCounts {
     let names = PERFMON.lines().filter_map(|line| line.strip_prefix("count\t"));
     let counted = |name: &str| match name.to_uppercase().as_str() {

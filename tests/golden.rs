@@ -1,6 +1,7 @@
-//! The command line against files that are reviewed like code: help, errors, exit codes, dry runs. Needs no privilege.
+//! Command line against files that are reviewed like code: help, errors, exit codes, dry runs. Needs no
+//! privilege.
 //!
-//! `TRYCMD=overwrite cargo test --test golden` rewrites them; read the difference before you commit it.
+//! `TRYCMD=overwrite cargo test --test golden` rewrites them. Read the difference before you commit it.
 
 #[test]
 fn the_command_line_says_what_it_said() {

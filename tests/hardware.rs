@@ -1,4 +1,5 @@
-//! What only a hardware PMU can show. `cargo xtask test` says so where there is none; run there by hand, this fails.
+//! Tests that need a hardware PMU. `cargo xtask test` reports its absence. Run by hand without one, they
+//! fail.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that panics says where")]
 

@@ -1,5 +1,5 @@
-//! Which files of a crate import which, read from their text: names are followed through `use` of other files, so that an import by
-//! way of a module that hands a name on counts as one of the file that has it.
+//! Imports between files of a crate, read from their text. Names are followed through `use` of other files,
+//! so an import through a re-export counts as an import of the defining file.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,11 +10,11 @@ use std::{
 /// A module's path from the crate's root.
 type Module = Vec<String>;
 
-/// Names that a file imports, each with its path; `None`: a path in its code.
+/// Names that a file imports, each with its path, or `None` for a path in its code.
 type Uses = Vec<(Option<String>, Vec<String>)>;
 
-/// Files that import each other, directly or by way of others, each circle in words. A file and those below its module belong
-/// together, and are no circle; tests are left out.
+/// Returns the import cycles between files, direct or indirect, each in words. A file and those below its
+/// module belong together and are not a cycle. Tests are left out.
 pub(crate) fn circles(source: &Path) -> Vec<String> {
     let mut files = BTreeMap::new();
     read(source, source, &mut files);
@@ -69,7 +69,7 @@ fn read(folder: &Path, source: &Path, files: &mut BTreeMap<Module, Uses>) {
     }
 }
 
-/// A file without comments and tests.
+/// Returns the text of a file without comments and tests.
 fn code(text: &str) -> String {
     let product = text.find("#[cfg(test)]\nmod tests {").map_or(text, |tests| &text[..tests]);
     product.lines().map(|line| line.split("//").next().unwrap_or_default()).collect::<Vec<_>>().join(" ")
@@ -102,7 +102,7 @@ fn uses(code: &str) -> Uses {
     found
 }
 
-/// Every path of a `use` list.
+/// Returns every path of a `use` list.
 fn expand(list: &str) -> Vec<String> {
     let Some((before, body)) = list.split_once('{') else {
         return if list.is_empty() { Vec::new() } else { vec![list.to_owned()] };
@@ -131,7 +131,7 @@ fn imports<'a>(module: &Module, files: &'a BTreeMap<Module, Uses>) -> BTreeSet<&
     found.filter(|found| !module.starts_with(found) && !found.starts_with(module)).collect()
 }
 
-/// A path from the crate's root; none of another crate.
+/// Returns a path from the crate's root, or `None` for another crate's.
 fn absolute(module: &Module, path: &[String], files: &BTreeMap<Module, Uses>) -> Option<Module> {
     let (first, rest) = path.split_first()?;
     match first.as_str() {
@@ -149,7 +149,7 @@ fn absolute(module: &Module, path: &[String], files: &BTreeMap<Module, Uses>) ->
     }
 }
 
-/// The file that has what a path names.
+/// Returns the file that defines the item of a path.
 fn resolve<'a>(path: &[String], files: &'a BTreeMap<Module, Uses>, depth: u32) -> Option<&'a Module> {
     const HANDED_ON_MAX: u32 = 5;
     let length = (0..=path.len()).rev().find(|&length| files.contains_key(&path[..length]))?;

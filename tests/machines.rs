@@ -1,7 +1,7 @@
-//! Captured machines (`scripts/record-machine.sh` makes one) and made ones (`*.made`) are read as they are, and planned for
-//! as they should be.
+//! Captured machines (`scripts/record-machine.sh` makes one) and made ones (`*.made`): each is read as it is
+//! and planned for as it should be.
 //!
-//! `SNAPSHOTS=overwrite cargo test --test machines` rewrites the summaries beside the made ones.
+//! `SNAPSHOTS=overwrite cargo test --test machines` rewrites the summaries of the made ones.
 
 #![expect(clippy::unwrap_used, reason = "a test that panics says where")]
 
@@ -45,7 +45,7 @@ fn machines() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/machines")
 }
 
-/// Names of the machines that are made.
+/// Returns the names of the made machines.
 fn made() -> Vec<String> {
     let names =
         fs::read_dir(machines()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -56,12 +56,12 @@ fn made() -> Vec<String> {
     made
 }
 
-/// A machine that is made, as a folder.
+/// Unpacks a made machine into a folder.
 fn unpacked(name: &str) -> Unpacked {
     unpack::machine(name, &fs::read_to_string(machines().join(format!("{name}.made"))).unwrap())
 }
 
-/// Roots of all machines, and who keeps those that were unpacked.
+/// Returns the roots of all machines, and the guards that keep the unpacked ones.
 fn roots() -> (Vec<PathBuf>, Vec<Unpacked>) {
     let entries = fs::read_dir(machines()).unwrap().map(|entry| entry.unwrap().path());
     let unpacked: Vec<Unpacked> = made().iter().map(|name| unpacked(name)).collect();
@@ -122,7 +122,8 @@ fn an_event_of_a_pmu_that_is_not_there_is_unsupported() {
     assert!(error.to_string().contains("cycles"), "{error}");
 }
 
-/// Captured in a guest with the simulated PMUs: two dies of a CPU each, 6 stacks, 8 memory controllers.
+/// Tests a capture of a guest with the simulated PMUs: two dies of a CPU each, 6 stacks, 8 memory
+/// controllers.
 #[test]
 fn every_box_of_both_dies_is_found_with_its_place() {
     let catalog = Catalog::read(&machines().join("simulated-two-dies")).unwrap();
@@ -146,7 +147,7 @@ fn a_capture_holds_no_name_of_its_host() {
     }
 }
 
-/// A plan for the simulated machine, which has the core PMU of a Sapphire Rapids, to this level of the tree.
+/// Plans for the simulated machine, which has the core PMU of a Sapphire Rapids, to this level of the tree.
 fn planned(level: u32, multiplex: Multiplex) -> Plan {
     let (machine, root) = captured("simulated-two-dies");
     let (model, depth) = (Some("sapphirerapids".to_owned()), Depth::Level(level));
@@ -160,7 +161,7 @@ fn the_whole_tree_is_planned_in_few_groups() {
     let plan = planned(6, Multiplex::Yes);
     let [metrics] = <[_; 1]>::try_from(plan.metrics).unwrap();
     assert_eq!((metrics.missing, metrics.measured.len()), (vec![], 118));
-    // 8 counters hold its 129 events in no fewer than 16 groups.
+    // Its 129 events need at least 16 groups of 8 counters.
     assert!((16..=22).contains(&plan.turns[0].groups.len()), "{}", plan.turns[0].groups.len());
 }
 
@@ -185,7 +186,7 @@ fn without_turns_what_does_not_fit_is_left_out_by_name() {
     let why = metrics.missing.iter().find(|(name, _)| name == "DTLB_Load").map(|(_, why)| why.as_str());
     assert_eq!(
         why,
-        Some("its events do not fit the counters beside the others, and taking turns is not allowed")
+        Some("its events do not fit the counters along with the others, and multiplexing is not allowed")
     );
     assert_eq!(metrics.missing.len() + metrics.measured.len(), 118);
 }
@@ -213,10 +214,10 @@ fn several_runs_measure_the_whole_tree_without_turns() {
     assert_eq!(planned(6, Multiplex::Yes).runs(), None);
 }
 
-/// What a row of a configuration samples: its name, `config`, period, and how precisely.
+/// Sampling event of a configuration row: name, `config`, period, precision.
 type Located = (String, u64, u64, Precise);
 
-/// The rows of `--config tma` on the simulated machine as this CPU model, and those that are lost.
+/// Returns the rows of `--config tma` on the simulated machine as this CPU model, and the lost rows.
 fn located(model: Option<&str>) -> (Vec<Located>, Vec<String>) {
     let (machine, root) = captured("simulated-two-dies");
     let metrics =
@@ -252,7 +253,7 @@ fn what_locates_a_bottleneck_is_what_the_table_of_the_cpu_model_names() {
 #[test]
 fn without_a_table_what_locates_is_the_vendor_s_and_the_rest_is_lost_by_name() {
     let (rows, lost) = located(None);
-    // The capture is of an AMD guest whose family has no codes of ours.
+    // The capture is of an AMD guest. Its family has no codes in our tables.
     let names: Vec<&str> = rows.iter().map(|(name, ..)| name.as_str()).collect();
     assert_eq!(names, ["cycles", "instructions", "branch-misses", "L1-dcache-load-misses"]);
     assert_eq!(lost, ["machine_clears", "slow_fetches", "l2_load_misses", "l3_load_misses"]);
@@ -263,7 +264,7 @@ fn platform(root: &Path) -> (Machine, Platform) {
     (Machine::read(root).unwrap(), platform)
 }
 
-/// What a writer of text writes, without colour.
+/// Returns the output of a text writer, without colour.
 fn written(write: impl FnOnce(&mut dyn std::io::Write) -> std::io::Result<()>) -> String {
     let mut into = anstream::StripStream::new(Vec::new());
     write(&mut into).unwrap();
@@ -299,7 +300,7 @@ fn a_guest_has_a_summary_that_says_what_it_hides() {
     assert!(text.contains("no uncore_iio PMU"), "{text}");
 }
 
-/// What `pmbpf io` would open on a made machine.
+/// Returns the plan of `pmbpf io` on a made machine.
 fn io_plan(name: &str) -> IoPlan {
     let made = unpacked(name);
     let (machine, catalog) = (Machine::read(&made.root).unwrap(), Catalog::read(&made.root).unwrap());
@@ -307,7 +308,7 @@ fn io_plan(name: &str) -> IoPlan {
     IoPlan::new(&IoRequest::default(), &machine, &catalog, &platform, &made.root).unwrap()
 }
 
-/// Boxes by kind that it would open, and the parts that it would count one by one.
+/// Returns the boxes by kind in the plan, and the parts that are counted separately.
 fn boxes_of(name: &str) -> Vec<(String, usize, Option<Vec<u32>>)> {
     io_plan(name).kinds.into_iter().map(|kind| (kind.name, kind.instances.len(), kind.parts)).collect()
 }

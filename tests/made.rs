@@ -1,4 +1,4 @@
-//! Recordings that are made, of as many cgroups and ticks as a test wants: what a small one holds of a host, with other drains.
+//! Made recordings of any number of cgroups and ticks: the host data of a small recording with other drains.
 
 use std::{
     fs::File,
@@ -9,17 +9,18 @@ use std::{
 use flate2::{Compression, write::DeflateEncoder};
 use serde_json::{Value, json};
 
-/// A recording of cgroups that all did something in every tick, nothing of it round.
+/// Recording of cgroups that were all active in every tick, without round numbers.
 pub(crate) struct Made {
     pub(crate) cgroups: u64,
     pub(crate) ticks: u64,
-    /// Path of the cgroup of this number, which begins at 1.
+    /// Path of the cgroup with this number, counted from 1.
     pub(crate) path: fn(u64) -> String,
-    /// CPU time of the first one, in hundredths of what it would have.
+    /// CPU time of the first cgroup, in hundredths of its regular value.
     pub(crate) percent: u64,
 }
 
-/// So many cgroups and ticks, unless told otherwise: `PMBPF_PAGE_TICKS=18000 PMBPF_PAGE_CGROUPS=500` is an hour of 500.
+/// Returns a recording of this size, or of the size in the environment: `PMBPF_PAGE_TICKS=18000
+/// PMBPF_PAGE_CGROUPS=500` is an hour of 500 cgroups.
 pub(crate) fn asked(cgroups: u64, ticks: u64) -> Made {
     let asked =
         |name: &str, otherwise: u64| std::env::var(name).map_or(otherwise, |value| value.parse().unwrap());
@@ -28,7 +29,7 @@ pub(crate) fn asked(cgroups: u64, ticks: u64) -> Made {
 }
 
 impl Made {
-    /// Writes it, with the header and the tick of this recording (200 ms).
+    /// Writes the recording with the header and the tick of this model (200 ms).
     pub(crate) fn write(&self, into: &Path, model: &[u8]) {
         let length = |at: usize| u32::from_le_bytes(model[at..at + 4].try_into().unwrap()) as usize;
         let header: Value = serde_json::from_slice(&model[20..20 + length(8)]).unwrap();
@@ -60,7 +61,7 @@ impl Made {
     }
 }
 
-/// A path as container runtimes make them.
+/// Returns a path as container runtimes name them.
 pub(crate) fn pod(slot: u64) -> String {
     format!("/web.slice/pod-{:08x}.scope", slot * 2_654_435_761 % (1 << 32))
 }
@@ -74,7 +75,7 @@ fn slot_id(slot: u64) -> Value {
     json!({"slot": slot, "generation": 0})
 }
 
-/// What a cgroup did until a tick: sums of numbers that look like chance.
+/// Returns a cgroup's total until a tick: sums of pseudo-random numbers.
 fn grown(slot: u64, tick: u64, what: u64, most: u64) -> u64 {
     let rate = (slot * 7919 + what * 104_729) % most;
     tick * rate + (tick * 2_654_435_761 + slot * 40_503 + what) % (rate + 1)
@@ -88,7 +89,7 @@ fn counts(slot: u64, tick: u64, percent: u64) -> Value {
            "samples": [grown(10, 9), grown(11, 5), 0, grown(10, 9) + grown(11, 5)], "latencies": latencies})
 }
 
-/// Its waits, charged to two others and to nobody; of some nobody knows.
+/// Returns a cgroup's waits, charged to two others and to idle. The culprit of the rest is unknown.
 fn charges(slot: u64, cgroups: u64, tick: u64) -> [Value; 3] {
     let wait_ns = grown(slot, tick, 5, 300_000);
     let other = |step: u64| json!({"Slot": slot_id((slot * 7 + step) % cgroups.min(40) + 1)});

@@ -1,5 +1,5 @@
-//! `pmbpf report --html`: the page of every recording has every number of its rows, in little room however long it was, and is written
-//! as other files are. tests/browser opens pages in a browser.
+//! `pmbpf report --html`: the page of every recording has every number of its rows. Its size is bounded
+//! however long the run, and it is written as other files are. tests/browser opens pages in a browser.
 
 #![expect(clippy::unwrap_used, reason = "a test that panics says where")]
 
@@ -24,14 +24,14 @@ use flate2::read::ZlibDecoder;
 use made::asked;
 use serde_json::Value;
 
-/// What a page may have, in bytes.
+/// Maximum size of a page, in bytes.
 const PAGE_MAX: usize = 5_000_000;
 
 fn recordings() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/recordings")
 }
 
-/// A path of our own; what is there vanishes.
+/// Temporary path, removed on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -53,7 +53,7 @@ fn report(file: &Path, arguments: &[&str]) -> Output {
     command.arg("report").arg(file).args(arguments).env("LC_ALL", "C.UTF-8").output().unwrap()
 }
 
-/// What it writes to standard output.
+/// Returns the report's standard output.
 fn written(file: &Path, arguments: &[&str]) -> String {
     text_of(report(file, arguments))
 }
@@ -63,7 +63,7 @@ fn text_of(output: Output) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The content of the element of this id.
+/// Returns the content of the element with this id.
 fn element<'p>(page: &'p str, id: &str) -> &'p str {
     let (_, rest) = page.split_once(&format!("id=\"{id}\">")).unwrap();
     rest.split_once("</script>").unwrap().0
@@ -89,7 +89,8 @@ fn every_number_of_every_recording_is_in_its_page() {
         let kept: BTreeSet<&str> = whole.lines().chain(intervals.lines()).collect();
         for line in rows.lines() {
             let row: Value = serde_json::from_str(line).unwrap();
-            // Of an interval a missing number is left out and so are its functions, and the whole's header has no interval.
+            // An interval leaves out missing numbers and its functions. The header of the whole has no
+            // interval.
             let is_number = !row["value"].is_null() || !row["count"].is_null();
             let kind = row["kind"].as_str().unwrap();
             let is_whole = matches!(
@@ -214,7 +215,8 @@ fn pseudonyms_are_the_same_in_all_of_a_page() {
     assert!(of_whole.iter().all(|name| name == "total" || name.starts_with("name-")), "{of_whole:?}");
 }
 
-/// The binary as users get it, where `cargo xtask test` says which it has built: a page of 200 MB of rows takes a debug build a minute.
+/// Returns the binary as users get it, where `cargo xtask test` names the one it has built. A page of 200 MB
+/// of rows takes a debug build a minute.
 fn optimized() -> Command {
     Command::new(std::env::var_os("PMBPF_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_pmbpf").into()))
 }

@@ -1,4 +1,5 @@
-//! Numbers of real machines: what programs that people trust printed there for counts, and what their processors say of their counters.
+//! Numbers of real machines: values that established tools printed there for counts, and the counters that
+//! their processors report.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that panics says where")]
 
@@ -16,13 +17,13 @@ use pmbpf::{
     table::{io as io_table, model::load},
 };
 
-/// A capture a line, from mails, pages and repositories that anybody can read: counts, and what was printed for them. A formula that has
-/// changed since is left out.
+/// Captures, one per line, from public mails, pages and repositories: counts, and the values printed for
+/// them. A formula that has changed since is left out.
 const CAPTURES: &str = include_str!("formulas/real.jsonl");
-/// By processor and leaf: EAX, EBX, ECX and EDX.
+/// CPUID output by processor and leaf: EAX, EBX, ECX and EDX.
 const LEAVES: &str = include_str!("machines/cpuid.tsv");
 
-/// Counts of a machine, and what was printed for them.
+/// Counts of a machine, and the values printed for them.
 #[derive(Deserialize)]
 struct Capture {
     name: String,
@@ -31,17 +32,17 @@ struct Capture {
     seconds: Option<f64>,
     constants: BTreeMap<String, Option<f64>>,
     counts: BTreeMap<String, Option<f64>>,
-    /// By metric, in the unit that its table has.
+    /// Expected values by metric, in the unit of its table.
     expected: BTreeMap<String, f64>,
-    /// Decimals that were printed.
+    /// Number of printed decimals.
     decimals: i32,
-    /// What the number was measured by otherwise than by these counts may differ by.
+    /// Allowed difference, in percent, of a number that was measured otherwise than by these counts.
     #[serde(default)]
     percent: f64,
 }
 
 impl Capture {
-    /// The value of a metric by its name.
+    /// Returns the metric values by name.
     fn values(self) -> BTreeMap<String, Value> {
         if self.io {
             let table = io_table::load(&self.cpu).unwrap();
@@ -66,7 +67,7 @@ fn eval_says_what_tools_on_real_machines_printed() {
         let values = capture.values();
         for (metric, printed) in expected {
             let found = values[&metric].known().unwrap_or_else(|| panic!("{name}: {:?}", values[&metric]));
-            // Half of the last digit, and what the sum of a few roundings of a double can move.
+            // Half of the last digit, plus the rounding error of a few operations on doubles.
             let allowed = last * 0.5 + (1e-9 + percent / 100.0) * printed.abs();
             let error = (found.estimate - printed).abs();
             assert!(error <= allowed, "{name} {metric}: {}, not {printed}", found.estimate);
@@ -76,7 +77,8 @@ fn eval_says_what_tools_on_real_machines_printed() {
     assert!(compared > 110, "{compared}");
 }
 
-/// A counter of one thread cannot tell when its core is free, so that shares of the core's slots come to 120 % on such counts.
+/// Tests that a thread's counters yield no share of core slots. They do not show when the core is free, so
+/// shares come to 120 % on such counts.
 #[test]
 fn a_task_on_a_core_with_two_threads_gets_no_share_of_slots_that_its_counters_cannot_see() {
     let cycles = 9_553_472_893.0;
@@ -94,7 +96,7 @@ fn a_task_on_a_core_with_two_threads_gets_no_share_of_slots_that_its_counters_ca
         counts: counts.into_iter().map(named).collect(),
     };
     let (model, evaluated) = evaluate_task(load("cascadelakex", None).unwrap(), &counted);
-    // What perf says of the core these counts are of.
+    // perf's values for the core of these counts.
     for (metric, printed) in
         [("Retiring", 59.9), ("Bad_Speculation", 4.6), ("Frontend_Bound", 28.1), ("Backend_Bound", 7.2)]
     {
@@ -106,8 +108,8 @@ fn a_task_on_a_core_with_two_threads_gets_no_share_of_slots_that_its_counters_ca
     }
 }
 
-/// What the processors' manuals say that their counters are: general, and fixed where the vendor has them. Processors of the kind, so
-/// with two threads a core.
+/// Counters by the processors' manuals: general ones, and fixed ones where the vendor has them. The
+/// processors have two threads per core.
 const COUNTERS: [(&str, u32, Option<u64>); 12] = [
     ("skylakex", 0xf, Some(0x7)),
     ("cascadelakex", 0xf, Some(0x7)),
@@ -123,7 +125,7 @@ const COUNTERS: [(&str, u32, Option<u64>); 12] = [
     ("zen5-granite-ridge", 0x3f, None),
 ];
 
-/// What each processor says.
+/// Returns each processor's CPUID leaves.
 fn leaves() -> BTreeMap<&'static str, Cpuid> {
     let mut processors: BTreeMap<&str, Cpuid> = BTreeMap::new();
     for line in LEAVES.lines() {
@@ -157,7 +159,7 @@ fn real_processors_have_the_counters_that_their_manuals_say() {
     }
 }
 
-/// Counters of a channel of memory: Bergamo has half of Genoa's.
+/// Tests the counters of a memory channel: Bergamo has half of Genoa's.
 #[test]
 fn channels_of_real_amd_processors_have_their_share_of_counters() {
     let processors = leaves();

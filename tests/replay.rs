@@ -1,27 +1,33 @@
-//! Recordings give the reports they gave, in every format: what a change alters shows as a difference to review.
+//! Recordings give the reports they gave, in every format. A change of output shows as a difference to
+//! review.
 //!
-//! `SNAPSHOTS=overwrite cargo test --test replay` rewrites the reports. A bug becomes a recording before it becomes a
-//! fix. Made with the workloads of tests/workloads:
-//! - `masked`: `run -F 499 --stacks -- sh -c './masked epoll 10000 20 1; ./masked signals 20000 5 1; ./spin 0.3'`
-//! - `io`: `io --cgroup web.slice -I 1s -d 2s`, with fio and a program that sends through `lo` in cgroups below
+//! `SNAPSHOTS=overwrite cargo test --test replay` rewrites the reports. A bug becomes a recording before it
+//! becomes a fix. Made with the workloads of tests/workloads:
+//! - `masked`: `run -F 499 --stacks -- sh -c './masked epoll 10000 20 1; ./masked signals 20000 5 1; ./spin
+//!   0.3'`
+//! - `io`: `io --cgroup web.slice -I 1s -d 2s`, with fio and a program that sends through `lo` in cgroups
+//!   below
 //! - `cgroups`: `run --cgroup web.slice -I 200ms -d 1s`, with `spin` and `forks` in two cgroups below
-//! - `culprits`: `run --cgroup shop.slice --no-sampling -d 6s`, with `taskset -c 1 spin 0.8` in each of two cgroups below and other
-//!   tasks on that CPU
-//! - `off_cpu`: `run --off-cpu --no-sampling --cgroup shop.slice -d 3s`, with `waits sleep 20 20`, `waits lock 20 15`, `waits read 200 2000`
-//!   in one cgroup below and two shells that spin on one CPU in another
-//! - `off_cpu_stacks`: `run --off-cpu --stacks -F 199 -- sh -c './waits sleep 20 20; ./waits lock 3000 0; ./spin 0.3'`
+//! - `culprits`: `run --cgroup shop.slice --no-sampling -d 6s`, with `taskset -c 1 spin 0.8` in each of two
+//!   cgroups below and other tasks on that CPU
+//! - `off_cpu`: `run --off-cpu --no-sampling --cgroup shop.slice -d 3s`, with `waits sleep 20 20`, `waits
+//!   lock 20 15`, `waits read 200 2000` in one cgroup below and two shells that spin on one CPU in another
+//! - `off_cpu_stacks`: `run --off-cpu --stacks -F 199 -- sh -c './waits sleep 20 20; ./waits lock 3000 0;
+//!   ./spin 0.3'`
 //!
 //! Made in guests with simulated PMUs:
 //! - `boxes`: `io --cpu-model sapphirerapids -I 3s -d 9s` on two dies with the rates of tests/guest/io.rs
-//! - `topdown`: `run --no-sampling --gap-min 20ms --cpu-model sapphirerapids --cgroup jobs -I 3s -d 6s` with two cgroups below, which
-//!   have the shares of tests/guest/topdown.rs
-//! - `events`: `run --stacks -e cpu-clock/period=10000000/,page-faults/period=100/,context-switches/period=20/,
+//! - `topdown`: `run --no-sampling --gap-min 20ms --cpu-model sapphirerapids --cgroup jobs -I 3s -d 6s` with
+//!   two cgroups below, which have the shares of tests/guest/topdown.rs
+//! - `events`: `run --stacks -e
+//!   cpu-clock/period=10000000/,page-faults/period=100/,context-switches/period=20/,
 //!   sched:sched_switch/period=20/ --gap-min 20ms -- sh -c 'forks 5; spin 0.5; names 0.5'`
 //!
 //! Made from `io`, for want of processors that have it:
-//! - `counts`: `stat -I 1s -e '{cycles,instructions},page-faults,uncore_imc/read/,branch-misses'` of two cgroups on two kinds of cores
-//! - `resctrl`: its drains with groups of threads: a control group and a monitoring group in it, one in the default group that
-//!   empties, a count that is unavailable, a target in no group of its own
+//! - `counts`: `stat -I 1s -e '{cycles,instructions},page-faults,uncore_imc/read/,branch-misses'` of two
+//!   cgroups on two kinds of cores
+//! - `resctrl`: its drains with groups of threads: a control group with a monitoring group in it, one in the
+//!   default group that empties, an unavailable count, and a target without its own group
 
 #![expect(clippy::unwrap_used, reason = "a test that panics says where")]
 
@@ -80,21 +86,22 @@ fn every_value_is_to_the_bit_what_it_was_before_reports_became_one() {
         let rows = schema::rows(&report(&recordings().join(format!("{recording}.pmbpf")), &["--json"]));
         let now = values::now(&rows);
         for (key, [value, low, high, coverage]) in before {
-            // Nothing was measured: a distribution has no parts then.
+            // Nothing was measured: the distribution has no parts.
             let [t, dt, owner, subject, metric, _] = key.clone();
             let whole = [t, dt, owner, subject, metric, String::new()];
             let found = now
                 .get(&key)
                 .or_else(|| now.get(&whole))
                 .unwrap_or_else(|| panic!("{recording}: {key:?} is gone"));
-            // CPU time of what began and ended in the interval became exact: it lies within what it was.
+            // CPU time of tasks that began and ended in the interval became exact. It lies within the former
+            // bounds.
             let is_cpu_time = matches!(&*key[4], "cpu_time" | "interrupts.without");
             let is_narrower = found[0] == value && found[1] >= low && found[2] <= high;
             assert!(
                 found[..3] == [value, low, high] || is_cpu_time && is_narrower,
                 "{recording}: {key:?}: {found:?}, was {value:?} [{low:?}, {high:?}]"
             );
-            // A distribution had none of its own.
+            // A distribution had no coverage.
             if key[5].is_empty() {
                 assert_eq!(found[3], coverage, "{recording}: {key:?}");
             }
@@ -121,7 +128,7 @@ fn every_view_of_every_recording_is_as_it_was() {
     assert!(seen >= 7, "there are recordings");
 }
 
-/// A file of our own; it vanishes.
+/// Temporary file, removed on drop.
 struct Scratch(PathBuf);
 
 impl Drop for Scratch {
@@ -203,7 +210,7 @@ fn options_that_mean_nothing_for_io_are_usage_errors_that_say_so() {
     for (options, says) in [
         (["--symfs", "/tmp"], "is a recording of I/O alone: leave out --symfs"),
         (["--perfmon-dir", "/tmp"], "is a recording of I/O alone: leave out --perfmon-dir"),
-        (["--fail-on", "blind>1%"], "without tasks --fail-on knows two conditions: lost and unsupported"),
+        (["--fail-on", "blind>1%"], "without tasks --fail-on takes two conditions: lost and unsupported"),
     ] {
         let output = report_command(&recordings().join("io.pmbpf")).args(options).output().unwrap();
         let error = String::from_utf8(output.stderr).unwrap();
@@ -213,7 +220,7 @@ fn options_that_mean_nothing_for_io_are_usage_errors_that_say_so() {
     report(&recordings().join("io.pmbpf"), &["--fail-on", "lost"]);
 }
 
-/// The log of latencies and the JSON of one report.
+/// Returns the latency log and the JSON of one report.
 fn logged(recording: &Path) -> (Vec<u8>, Vec<Value>) {
     let log = std::env::temp_dir().join(format!("pmbpf-log-{}.hlog", std::process::id()));
     let json = report(recording, &["--json", "--hdr-log", log.to_str().unwrap()]);
@@ -296,7 +303,7 @@ fn a_flipped_bit_is_noticed() {
     for at in (8..whole.len()).step_by(7) {
         let mut damaged = whole.clone();
         damaged[at] ^= 1 << (at % 8);
-        // A damaged frame ends the recording; what came before is kept.
+        // A damaged frame ends the recording. Earlier frames are kept.
         if let Ok(damaged) = Recording::parse(Bytes::from(damaged), "damaged") {
             let lost = damaged.lost_bytes > 0 || damaged.drains.len() < complete.drains.len();
             assert!(lost || damaged.ending.is_none(), "byte {at}");

@@ -1,5 +1,5 @@
-//! `pmbpf report` beside files that are no recordings, recordings that want too much, and readers that go away; and parts of recordings:
-//! spans, owners, sections, single functions.
+//! `pmbpf report` with files that are not recordings, recordings that request too much memory, and readers
+//! that close early. Also parts of recordings: spans, owners, sections, single functions.
 
 #![expect(clippy::unwrap_used, reason = "a test that panics says where")]
 
@@ -21,14 +21,15 @@ use pmbpf::{
 };
 use pmu_common::count::Count;
 
-/// Address space that a report may take, in KiB: more than memory, as its own code and room that is not filled count, too.
+/// Address space limit of a report, in KiB. It exceeds memory use, because code and reserved memory count
+/// too.
 const MEMORY_KIB: u32 = 260 << 10;
 
 fn recording(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/recordings").join(name)
 }
 
-/// A path of our own; what is there vanishes.
+/// Temporary path, removed on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -45,7 +46,7 @@ impl Drop for Scratch {
     }
 }
 
-/// `pmbpf report FILE` with no more memory than [`MEMORY_KIB`].
+/// Runs `pmbpf report FILE` with at most [`MEMORY_KIB`] of memory.
 fn limited(file: &Path) -> Output {
     let script = format!("ulimit -v {MEMORY_KIB}; exec \"$0\" report \"$1\"");
     let mut command = Command::new("sh");
@@ -53,7 +54,7 @@ fn limited(file: &Path) -> Output {
     command.env("LC_ALL", "C.UTF-8").output().unwrap()
 }
 
-/// A frame as a recording has it.
+/// Returns a frame in the format of a recording.
 fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_le_bytes();
     let mut frame = [&length[..], &[kind, 0, 0, 0]].concat();
@@ -63,7 +64,7 @@ fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// A recording: the beginning and the header of a true one, then a drain.
+/// Writes a recording: the beginning and the header of a real one, then a drain.
 fn with_drain(drain: &[u8]) -> Scratch {
     with_drains(&[drain])
 }
@@ -194,7 +195,7 @@ fn a_path_of_a_megabyte_is_reported_and_so_is_what_is_below_it() {
     assert!(text.contains("page faults") && text.contains("/a/a"), "{text}");
 }
 
-/// What `pmbpf report` writes of a recording with these arguments: exit code, results, messages.
+/// Runs `pmbpf report` on a recording with these arguments: exit code, results, messages.
 fn said(name: &str, arguments: &[&str]) -> (Option<i32>, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pmbpf"));
     command.arg("report").arg(recording(name)).args(arguments).env("NO_COLOR", "1").env("LC_ALL", "C.UTF-8");
@@ -203,14 +204,15 @@ fn said(name: &str, arguments: &[&str]) -> (Option<i32>, String, String) {
     (output.status.code(), text(output.stdout), text(output.stderr))
 }
 
-/// Rows of JSON that it writes.
+/// Returns the JSON rows of a report.
 fn rows_of(name: &str, arguments: &[&str]) -> Vec<serde_json::Value> {
     let (code, rows, messages) = said(name, &[arguments, &["--json"]].concat());
     assert_eq!(code, Some(0), "{name} {arguments:?}: {messages}");
     schema::rows(&rows)
 }
 
-/// Sums of what adds up over time: CPU times and counts of owners that last, counts of distributions, samples of functions.
+/// Returns the sums of additive values: CPU times and counts of lasting owners, counts of distributions,
+/// samples of functions.
 fn sums(rows: &[serde_json::Value]) -> BTreeMap<String, f64> {
     const ADD_UP: [&str; 5] =
         ["cpu_time", "voluntary_switches", "involuntary_switches", "minor_faults", "migrations"];
@@ -219,7 +221,7 @@ fn sums(rows: &[serde_json::Value]) -> BTreeMap<String, f64> {
         let value = match row["kind"].as_str().unwrap() {
             "metric" if ADD_UP.iter().any(|name| row["metric"] == *name) => &row["value"],
             "histogram" => &row["count"],
-            // Those of an interval are a part of the whole's.
+            // Rows of an interval are part of the whole's.
             "hot" if row.get("t").is_none() => &row["samples"],
             _ => continue,
         };
@@ -246,8 +248,8 @@ fn two_spans_of_a_recording_add_up_to_the_whole_wherever_it_is_cut() {
             let mut both = Vec::new();
             let mut last_ns = None;
             for (code, rows, messages) in [&first, &second] {
-                // A recording of a single drain has all of it on one side.
-                if *code == Some(1) && messages.contains("--time leaves nothing") {
+                // A recording with a single drain lies entirely on one side.
+                if *code == Some(1) && messages.contains("--time selects nothing") {
                     continue;
                 }
                 assert_eq!(*code, Some(0), "{name} at {cut}: {messages}");
@@ -271,7 +273,7 @@ fn a_filter_that_leaves_nothing_fails_with_the_nearest_names_and_writes_nothing(
     let cases = [
         ("masked.pmbpf", &["--owner", "spim"][..], "no owner is spim; did you mean spin ("),
         ("masked.pmbpf", &["--owner", "postgres"], "no owner is postgres; there are "),
-        ("masked.pmbpf", &["--time", "60s..70s"], "--time leaves nothing"),
+        ("masked.pmbpf", &["--time", "60s..70s"], "--time selects nothing"),
         (
             "masked.pmbpf",
             &["--min-share", "100%"],
@@ -290,7 +292,7 @@ fn a_filter_that_leaves_nothing_fails_with_the_nearest_names_and_writes_nothing(
             let (code, results, messages) = said(name, &[arguments, &[format]].concat());
             assert_eq!(code, Some(1), "{name} {arguments:?}: {messages}");
             assert!(messages.contains(says), "{name} {arguments:?}: {messages}");
-            // Intervals are written before the whole is known.
+            // Intervals are written before the whole is read.
             assert!(name == "io.pmbpf" || results.is_empty(), "{name} {arguments:?} {format}: {results}");
         }
     }
@@ -353,7 +355,7 @@ fn processes_of_a_program_are_one_row_that_adds_up_and_one_by_one_where_that_is_
     };
     assert_eq!(shown(&[]), ["× 2 †"]);
     assert_eq!(shown(&["--per-process"]), ["†", "†"]);
-    // Of one of them alone it is what that one did.
+    // A single owner's row shows that owner's end.
     assert_eq!(shown(&["--owner", "20376"]), ["†"]);
     assert_eq!(shown(&["--owner", "masked"]), ["× 2 †"]);
 }
@@ -367,7 +369,7 @@ fn cpu_time_of_what_began_and_ended_within_a_run_is_exact() {
     for row in times {
         assert!(row["low"] == row["value"] && row["high"] == row["value"], "{row}");
     }
-    // Of a part of the run it is not known how much of the time before it is in it.
+    // For a part of the run, the share of earlier time that belongs to it is unknown.
     let cut = rows_of("cgroups.pmbpf", &["--time", "400ms..800ms"]);
     let is_time = |row: &&serde_json::Value| row["metric"] == "cpu_time" && row["owner"]["name"] == "api";
     let row = cut.iter().find(is_time).unwrap();
@@ -413,11 +415,11 @@ fn sections_are_chosen_and_an_unknown_one_lists_them() {
     };
     assert_eq!(titles(&["--sections", "stacks,owners"]), ["OWNERS", "HOT STACKS"]);
     let all = titles(&[]);
-    // What the two findings rest on follows them, in their order.
+    // The sections on which the two findings rest follow them, in order.
     assert_eq!(all[..4], ["FINDINGS", "BLIND TIME", "MODULES", "HOT FUNCTIONS"], "{all:?}");
     let (code, _, messages) = said("masked.pmbpf", &["--sections", "hot,stak"]);
     assert!(
-        code == Some(2) && messages.contains("`stak` is no section") && messages.contains("findings, "),
+        code == Some(2) && messages.contains("unknown section `stak`") && messages.contains("findings, "),
         "{messages}"
     );
 }
@@ -435,7 +437,7 @@ fn a_report_of_which_nothing_more_was_asked_is_short_and_says_what_shows_the_res
     assert!(short.last().is_some_and(is_note) && !all.iter().any(is_note), "{short:?}");
     let is_bar = |line: &String| line.contains('█');
     assert!(!short.iter().any(is_bar) && lines(&["--sections", "latency"]).iter().any(is_bar));
-    // What fits as it is stays so.
+    // A report that fits is not shortened.
     let (_, text, _) = said("books.pmbpf", &[]);
     assert_eq!(said("books.pmbpf", &["--top", "20"]).1.lines().count() <= 60, !text.contains("shortened"));
 }
@@ -445,7 +447,7 @@ fn each_interval_names_its_hottest_functions() {
     let rows = rows_of("events.pmbpf", &["-I", "1s"]);
     let spans: Vec<_> = rows.iter().filter(|row| row["kind"] == "hot" && row.get("t").is_some()).collect();
     assert!(spans.iter().all(|row| row["dt"].as_u64().unwrap() > 0) && spans.len() > 1);
-    // Names come at the end of a recording, and are known before.
+    // Names come at the end of a recording, but are read before.
     assert!(spans.iter().any(|row| row["frame"]["function"] == "hot_leaf"), "{spans:?}");
     let (_, text, _) = said("events.pmbpf", &["-I", "1s", "--width", "0"]);
     assert!(text.lines().any(|line| line.starts_with("  hot: ") && line.contains(" % ")), "{text}");

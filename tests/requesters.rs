@@ -1,4 +1,4 @@
-//! Made machines whose IOMMUs count for single devices.
+//! Made machines with IOMMUs that count for single devices.
 
 use super::io_plan;
 use pmbpf::{
@@ -9,10 +9,10 @@ use pmbpf::{
     },
 };
 
-/// A device with `config` and `config1` of its first event.
+/// Device with `config` and `config1` of its first event.
 type Counted = (String, u64, u64);
 
-/// IOMMUs that would count for single devices: PMU, its type, and the devices.
+/// Returns the IOMMU PMUs that count for single devices: PMU, its type, and the devices.
 fn requesters(plan: &IoPlan) -> Vec<(&str, u32, Vec<Counted>)> {
     let kinds = plan.kinds.iter().filter(|kind| kind.requesters.iter().any(Option::is_some));
     let device = |(requester, group): (&Option<_>, &EventGroup)| {
@@ -70,7 +70,7 @@ fn io_counts_devices_alone_behind_the_iommus_of_a_zen_4() {
             ("amd_iommu_3", 43, vec![device("c1:00.0", 0xc100), device("c2:00.4", 0xc204)]),
         ]
     );
-    // All of an IOMMU's requests are still counted beside them, with no filter.
+    // Each IOMMU's total is still counted too, without a filter.
     let all = plan.kinds.iter().find(|kind| kind.name == "amd_iommu").unwrap();
     assert!(all.instances.len() == 4 && all.turns.groups[0].events.iter().all(|event| event.words[1] == 0));
     assert!(

@@ -1,11 +1,11 @@
-//! Rows of JSON against their schema, `docs/pmbpf-2.schema.json`: every test that reads rows reads them with this.
+//! JSON rows against their schema, `docs/pmbpf-2.schema.json`. Every test that reads rows uses this module.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
 use jsonschema::Validator;
 use serde_json::{Value, json};
 
-/// A validator for each kind of row: the whole schema would try every kind, and say of none what is wrong.
+/// Validators by kind of row. The whole schema would try every kind and name the fault of none.
 static KINDS: LazyLock<BTreeMap<String, Validator>> = LazyLock::new(|| {
     let schema: Value = serde_json::from_str(include_str!("../docs/pmbpf-2.schema.json")).unwrap();
     let of_kind = |one: &Value| {
@@ -17,7 +17,7 @@ static KINDS: LazyLock<BTreeMap<String, Validator>> = LazyLock::new(|| {
     schema["oneOf"].as_array().unwrap().iter().map(of_kind).collect()
 });
 
-/// Parses rows, a line each, which must be as the schema says.
+/// Parses rows, one per line, and asserts that they match the schema.
 #[track_caller]
 pub(crate) fn rows(text: &str) -> Vec<Value> {
     let row = |line| {
@@ -29,7 +29,7 @@ pub(crate) fn rows(text: &str) -> Vec<Value> {
     text.lines().map(row).collect()
 }
 
-/// What the schema does not know of a row, if anything.
+/// Returns the fault of a row by the schema, if any.
 pub(crate) fn fault(row: &Value) -> Option<String> {
     let Some(kind) = row["kind"].as_str() else { return Some("no kind".to_owned()) };
     let Some(validator) = KINDS.get(kind) else { return Some(format!("no kind `{kind}`")) };

@@ -1,4 +1,4 @@
-//! The tables of CPU models, and how they come out of a perfmon directory.
+//! Tables of CPU models, and their import from a perfmon directory.
 
 #![expect(clippy::unwrap_used, reason = "a test that panics says where")]
 
@@ -13,7 +13,7 @@ use pmbpf::{
     },
 };
 
-/// A small directory in perfmon's format, made for these tests.
+/// Returns a small directory in perfmon's format, made for these tests.
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/perfmon")
 }
@@ -167,7 +167,7 @@ fn a_broken_table_names_the_line() {
     assert_eq!(error(metric), "table, line 2: formula, character 4: something is missing at the end");
 }
 
-/// Values of a built-in model's metrics, in percent, from counts: `event=count …`.
+/// Returns the metrics of a built-in model, in percent, from counts: `event=count …`.
 fn percent(name: &str, counts: &str, metrics: &[&str]) -> Vec<f64> {
     let model = model::load(name, None).unwrap();
     let count =
@@ -229,8 +229,8 @@ fn every_table_of_intel_has_what_locates_a_bottleneck_but_what_its_cores_have_no
                 ["forest", "ridge", "cpu_atom", "cpu_lowpower"].iter().any(|part| name.contains(part));
             let is_before_skylake = name.contains("well");
             for names in &named {
-                // Slow fetches came with Skylake's large cores; small ones do not tell what missed the L3 by retired loads, and
-                // Gracemont not all that clears the machine.
+                // Slow fetches came with Skylake's large cores. Small cores do not count L3 misses by retired
+                // loads, and Gracemont does not count all machine clears.
                 if names.contains(&"FRONTEND_RETIRED.LATENCY_GE_8") && (is_small || is_before_skylake)
                     || names.contains(&"MEM_LOAD_RETIRED.L3_MISS") && is_small
                     || names.contains(&"MACHINE_CLEARS.ANY") && *name == "alderlake/cpu_atom"

@@ -1,4 +1,4 @@
-//! Metrics of one task or cgroup: formulas for whole cores, brought to what a counter that runs only with its task holds.
+//! Metrics of one task or cgroup: formulas for whole cores, adapted to counters that run only with the task.
 
 #![expect(clippy::unwrap_used, reason = "a test that panics says where")]
 
@@ -41,8 +41,9 @@ fn value(model: &Model, counted: &TaskCounts, name: &str) -> Value {
     evaluated.metrics[model.metric(name).unwrap() as usize].value.clone()
 }
 
-/// What a task of a single-socket Cascade Lake with hyper-threads counted, which had its core nearly for itself: the counts of a
-/// public run of `perf stat` (linux-perf-users, 2023-05-01), and its clocks in the ratio that it printed with.
+/// Counts of a task on a single-socket Cascade Lake with hyper-threads, which had its core nearly to itself.
+/// The counts are those of a public run of `perf stat` (linux-perf-users, 2023-05-01), and its clocks are in
+/// the printed ratio.
 const CASCADE_LAKE: [(&str, f64); 7] = [
     ("CPU_CLK_UNHALTED.THREAD", 9_553_472_893.0),
     ("CPU_CLK_UNHALTED.REF_XCLK", 9_553_472_893.0),
@@ -61,12 +62,12 @@ fn a_task_alone_on_its_core_retires_what_perf_says_and_not_twice_that() {
     let percent = |name: &str| value(&model, &task, name).known().unwrap().estimate;
     assert!((percent("Retiring") - 59.9).abs() < 0.05, "{}", percent("Retiring"));
     assert!((percent("Frontend_Bound") - 28.1).abs() < 0.05, "{}", percent("Frontend_Bound"));
-    // Recovery is not halved for a task that is alone either: perf halves it, and prints 4.6 and 7.2.
+    // Recovery is not halved for a task that is alone either. perf halves it, and prints 4.6 and 7.2.
     assert!((percent("Bad_Speculation") - 5.76).abs() < 0.01, "{}", percent("Bad_Speculation"));
     let all = ["Retiring", "Frontend_Bound", "Bad_Speculation", "Backend_Bound"].map(percent);
     assert!((all.iter().sum::<f64>() - 100.0).abs() < 1e-9, "{all:?}");
 
-    // The formula for whole CPUs, on what a task's counter of the whole core holds.
+    // The formula for whole CPUs, applied to a task's counter of the whole core.
     let any = ("CPU_CLK_UNHALTED.THREAD_ANY".to_owned(), counts["CPU_CLK_UNHALTED.THREAD"]);
     let cpus = evaluate(&model, &counted(counts.into_iter().chain([any]).collect(), 1.0));
     let wrong = cpus.metrics[model.metric("Retiring").unwrap() as usize].value.known().unwrap().estimate;
@@ -116,7 +117,7 @@ fn what_is_no_task_s_is_missing_with_the_event_that_makes_it_so() {
     for name in ["skylakex", "cascadelakex"] {
         let found = of_cores(name, Smt::On);
         assert!(expected.iter().all(|metric| found.contains(metric)), "{found:?}");
-        // Bottlenecks that hold SQ_Full.
+        // Bottlenecks that contain SQ_Full.
         let rest: Vec<&String> = found.iter().filter(|metric| !expected.contains(metric)).collect();
         assert!(rest.iter().all(|metric| metric.starts_with("Bottleneck_")), "{rest:?}");
         assert_eq!(of_cores(name, Smt::Off), [""; 0]);
@@ -127,16 +128,16 @@ fn what_is_no_task_s_is_missing_with_the_event_that_makes_it_so() {
     }
     let power = shared("skylakex", Smt::Off);
     let (_, why) = power.iter().find(|(name, _)| name == "Info_System_Power").unwrap();
-    assert_eq!(why, "FREERUN_DRAM_ENERGY_STATUS is counted by `power`, for everyone together");
+    assert_eq!(why, "FREERUN_DRAM_ENERGY_STATUS is counted by `power`, for all tasks together");
     let (_, why) = power.iter().find(|(name, _)| name == "memory_bandwidth_total").unwrap();
-    assert_eq!(why, "UNC_M_CAS_COUNT.RD is counted by `imc`, for everyone together");
+    assert_eq!(why, "UNC_M_CAS_COUNT.RD is counted by `imc`, for all tasks together");
     for name in ["zen4", "zen5", "neoverse-n1", "neoverse-v1", "neoverse-n2", "neoverse-v2"] {
         assert_eq!(shared(name, Smt::On), [], "{name}");
     }
 }
 
-/// Counts of one thread, for every operand of a model in either form; `alone` for that part of its time. An operand of the core
-/// counts what its thread's does.
+/// Returns the counts of one thread for every operand of a model in either form, `alone` being the share of
+/// its time without a sibling. An operand of the core counts the same as its thread's.
 fn of_thread(model: &Model, alone: f64) -> BTreeMap<String, f64> {
     let tasks = TaskForms::new(model.clone(), Smt::On).model;
     let operands = model.operands.iter().chain(&tasks.operands);
@@ -146,7 +147,7 @@ fn of_thread(model: &Model, alone: f64) -> BTreeMap<String, f64> {
             None if model.scope(operand) == CountScope::Core => operand.trim_end_matches("_ANY").to_owned(),
             None => operand.clone(),
         };
-        // Anything but equal, and more cycles than of anything else.
+        // Unequal values, with more cycles than anything else.
         let any = 1e6 + 1e3 * f64::from(crc(&own) % 1000);
         match own.as_str() {
             "CPU_CLK_UNHALTED.THREAD" | "CPU_CLK_UNHALTED.THREAD_P" => 9e6,
@@ -164,7 +165,8 @@ fn crc(text: &str) -> u32 {
     text.bytes().fold(17, |sum: u32, byte| sum.wrapping_mul(31).wrapping_add(byte.into()))
 }
 
-/// What both CPUs of a core count together, idle or not, if one of them counts `one`, and the other the same or nothing of its own.
+/// Returns the joint counts of both CPUs of a core, idle or not. One of them counts `one`, the other the same
+/// or nothing itself.
 fn of_core(model: &Model, one: &BTreeMap<String, f64>, other_runs: bool) -> BTreeMap<String, f64> {
     let count = |(operand, count): (&String, &f64)| {
         // A latency is a mean.
@@ -175,7 +177,7 @@ fn of_core(model: &Model, one: &BTreeMap<String, f64>, other_runs: bool) -> BTre
     one.iter().map(count).collect()
 }
 
-/// Metrics whose form for a task says something else than the formula for its core.
+/// Returns the metrics for which the task form and the core formula differ.
 fn differing(
     model: &Model,
     alone: f64,
@@ -185,7 +187,8 @@ fn differing(
     let whole = evaluate(model, &counted(of_core(model, &one, alone == 0.0), 1.0));
     let (tasks, evaluated) = evaluate_task(model.clone(), &counted(one, 1.0));
     let shared = TaskForms::new(model.clone(), Smt::On).shared;
-    // perfmon's formulas of Meteor, Lunar and Arrow Lake take a latency from all loads of a kind together, not from each: a constant in a sum of counts.
+    // perfmon's formulas of Meteor, Lunar and Arrow Lake take a latency from all loads of a kind together,
+    // not from each. That is a constant in a sum of counts.
     let error = if ["meteorlake/", "lunarlake/", "arrowlake/"].iter().any(|of| model.name.starts_with(of)) {
         1e-6
     } else {
@@ -212,7 +215,7 @@ fn a_task_that_is_alone_is_told_what_its_core_is_told() {
 #[test]
 fn two_tasks_that_do_the_same_are_told_what_their_core_is_told() {
     for model in models() {
-        // Sums are each task's half.
+        // Sums are half of each task.
         assert_eq!(differing(&model, 0.0, |metric| metric.unit == Unit::Percent), [], "{}", model.name);
     }
 }

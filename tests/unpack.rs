@@ -23,9 +23,9 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-/// A machine's folder, gone with its owner.
+/// Folder of a machine, removed on drop.
 pub(crate) struct Unpacked {
-    /// Its root.
+    /// Root folder of the machine.
     pub(crate) root: PathBuf,
 }
 
@@ -35,7 +35,7 @@ impl Drop for Unpacked {
     }
 }
 
-/// Unpacks `tests/machines/NAME.made`, which says `text`.
+/// Unpacks `text`, the content of `tests/machines/NAME.made`.
 pub(crate) fn machine(name: &str, text: &str) -> Unpacked {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -51,12 +51,12 @@ pub(crate) fn machine(name: &str, text: &str) -> Unpacked {
     made
 }
 
-/// A value of an option: `node=0`.
+/// Returns the value of an option: `node=0`.
 fn option<'a>(words: &[&'a str], name: &str) -> Option<&'a str> {
     words.iter().find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
 }
 
-/// What braces stand for, one list of values for each way to fill them; the text itself first.
+/// Returns the expansions of braces, each with its list of values. The text itself comes first.
 fn expand(text: &str) -> Vec<(String, Vec<String>)> {
     let Some((before, rest)) = text.split_once('{') else { return vec![(text.to_owned(), Vec::new())] };
     let (list, after) = rest.split_once('}').unwrap();
@@ -159,7 +159,7 @@ impl Unpacked {
         }
     }
 
-    /// CPUs of the node are those of its socket.
+    /// Writes a node with the CPUs of its socket.
     fn node(&self, id: &str, words: &[&str]) {
         let cpus = fs::read_dir(self.root.join("sys/devices/system/cpu")).unwrap();
         let number = |entry: fs::DirEntry| {

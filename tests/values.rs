@@ -1,22 +1,24 @@
-//! Numbers of recordings as they were before reports of all commands became one (schema pmbpf/1), beside those that the recordings give
-//! now: names and shapes of rows have changed since, values must not. Those of uncore PMUs in `boxes` are of when each PMU's rate became one
-//! over its own time (before, what was programmed there as 1,000 MB/s was 990), and their intervals of when those knew where each PMU's time begins
-//! and ends.
+//! Numbers of recordings before the reports of all commands became one (schema pmbpf/1), against the numbers
+//! that the recordings give now. Names and shapes of rows have changed since, values must not. Values of
+//! uncore PMUs in `boxes` date from when each PMU's rate became one over its own time. Before, a programmed
+//! 1,000 MB/s was reported as 990. Their intervals date from when those included the begin and end of each
+//! PMU's time.
 //!
-//! `recordings/pmbpf-1.values.gz` has a line for each of them, with tabs between: recording, begin and length of the interval, owner,
-//! subject, metric, part of a distribution, value, low, high, coverage (`null` for what is not known).
+//! `recordings/pmbpf-1.values.gz` has a line for each of them, with tabs between. Its fields are recording,
+//! begin and length of the interval, owner, subject, metric, part of a distribution, value, low, high,
+//! coverage (`null` where unknown).
 
 use std::{collections::HashMap, io::Read as _, path::Path};
 
 use flate2::read::GzDecoder;
 use serde_json::Value;
 
-/// What a number is of: interval, owner, subject, metric, part.
+/// Key of a number: interval, owner, subject, metric, part.
 type Key = [String; 6];
-/// Value, low, high, coverage.
+/// Number with its bounds: value, low, high, coverage.
 type Known = [Option<f64>; 4];
 
-/// The values that were, by recording.
+/// Returns the former values by recording.
 pub(crate) fn before(file: &Path) -> HashMap<String, Vec<(Key, Known)>> {
     let mut text = String::new();
     GzDecoder::new(std::fs::File::open(file).unwrap()).read_to_string(&mut text).unwrap();
@@ -31,7 +33,7 @@ pub(crate) fn before(file: &Path) -> HashMap<String, Vec<(Key, Known)>> {
     all
 }
 
-/// The values in rows of JSON.
+/// Returns the values in JSON rows.
 pub(crate) fn now(rows: &[Value]) -> HashMap<Key, Known> {
     let mut all = HashMap::new();
     for row in rows {
@@ -63,7 +65,7 @@ pub(crate) fn now(rows: &[Value]) -> HashMap<Key, Known> {
     all
 }
 
-/// Kind, name and number of an owner.
+/// Returns kind, name and number of an owner.
 fn owner(of: &Value) -> String {
     let Some(kind) = of["kind"].as_str() else { return "-".to_owned() };
     let name = of["path"].as_str().or(of["name"].as_str()).unwrap_or_default();
@@ -71,7 +73,7 @@ fn owner(of: &Value) -> String {
     format!("{kind} {name} {}", number.map_or_else(String::new, ToString::to_string))
 }
 
-/// Kind of a subject, and its other fields by their names' order.
+/// Returns the kind of a subject, and its other fields in order of their names.
 fn subject(of: &Value) -> String {
     let Some(fields) = of.as_object() else { return "-".to_owned() };
     let mut others: Vec<_> = fields.iter().filter(|(name, _)| *name != "kind").collect();

@@ -24,7 +24,7 @@ use pmbpf::{
     },
 };
 
-/// Usual terminals, and one that is narrower than any table.
+/// Usual terminal widths, and one that is narrower than any table.
 const WIDTHS: [u16; 4] = [40, 80, 120, 200];
 
 fn terminal(rows: u16, columns: u16) -> vt100::Parser {
@@ -32,7 +32,7 @@ fn terminal(rows: u16, columns: u16) -> vt100::Parser {
     vt100::Parser::new(size(rows), size(columns), 0)
 }
 
-/// Lines of `text` that a terminal of this width shows in more than one row.
+/// Returns the lines of `text` that take more than one row in a terminal of this width.
 fn wrapped(text: &str, width: u16) -> Vec<String> {
     let rows = u16::try_from(text.lines().count() + 1).unwrap();
     let is_wrapped = |line: &&str| {
@@ -42,7 +42,7 @@ fn wrapped(text: &str, width: u16) -> Vec<String> {
         row > 0 || screen.screen().row_wrapped(0)
     };
     let wrapped: Vec<String> = text.lines().filter(is_wrapped).map(str::to_owned).collect();
-    // All of it on one screen, too.
+    // The same check for the whole text on one screen.
     let mut screen = terminal(rows, width);
     screen.process(text.replace('\n', "\r\n").as_bytes());
     let anywhere = (0..rows).any(|row| screen.screen().row_wrapped(row));
@@ -50,7 +50,7 @@ fn wrapped(text: &str, width: u16) -> Vec<String> {
     wrapped
 }
 
-/// What a command writes, coloured, in a terminal of this width.
+/// Returns a command's coloured output in a terminal of this width.
 fn written(arguments: &[&str], width: u16) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_pmbpf"))
         .args(arguments)
@@ -100,7 +100,7 @@ fn every_report_fits() {
 
 #[test]
 fn a_row_of_a_table_stays_one_row() {
-    // Owners, until the section ends or says what there was no room for.
+    // Owners, up to the section's end or its note about missing room.
     let owners = |recording: &str, width| {
         let text = anstream::adapter::strip_str(&written(&["report", recording], width)).to_string();
         let lines = text.lines().skip_while(|line| !line.starts_with("OWNERS  ")).skip(2);
@@ -139,7 +139,7 @@ fn what_needs_no_privilege_fits() {
         }
     }
     for width in WIDTHS {
-        // The command stands behind every option.
+        // The command comes after every option.
         let output = Command::new(env!("CARGO_BIN_EXE_pmbpf"))
             .args(["run", "--dry-run", "-e", "cpu-clock", "--width", &width.to_string(), "--", "true", &long])
             .env("LC_ALL", "C.UTF-8")
@@ -151,7 +151,7 @@ fn what_needs_no_privilege_fits() {
     }
 }
 
-/// What `write` writes in a terminal of this width.
+/// Returns the output of `write` in a terminal of this width.
 fn shown(width: u16, write: impl Fn(&mut dyn std::io::Write, &Style) -> std::io::Result<()>) -> String {
     let style = Style { width: Some(width.into()), ..Style::default() };
     let mut bytes = Vec::new();

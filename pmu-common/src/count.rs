@@ -1,8 +1,8 @@
-//! What is counted per owner, and how a task's kernel counters become its owner's counts.
+//! Counts per owner, and how a task's kernel counters are added to its owner's counts.
 //!
-//! The kernel already counts everything here per task. The switch program reads the task's own counters, subtracts
-//! what it saw last time (kept in the task's storage) and adds the difference to the owner's cell. A switch event
-//! that never arrives therefore loses nothing: the next one catches up.
+//! The kernel already counts everything here per task. The switch program reads the task's counters,
+//! subtracts their previous values (kept in the task's storage) and adds the difference to the owner's cell.
+//! A lost switch event therefore loses no counts: the next one includes them.
 
 use crate::{histogram::RUNQUEUE, wire};
 
@@ -10,22 +10,23 @@ use crate::{histogram::RUNQUEUE, wire};
 pub const SLOT_UNRESOLVED: u32 = u32::MAX;
 /// [`TaskState::slot`]: the task is not a target.
 pub const SLOT_NONE: u32 = u32::MAX - 1;
-/// Owners beyond the limit are counted together in this slot.
+/// Slot that counts all owners beyond the limit together.
 pub const SLOT_OTHER: u32 = 0;
 
-/// [`TaskState::wait_ns`]: nothing to account.
+/// [`TaskState::wait_ns`]: no wait to account.
 pub const NO_WAIT: u64 = u64::MAX;
 
-/// [`TaskState::ready_cpu`]: the task waited on another CPU's run queue, for a part of its wait at least.
+/// [`TaskState::ready_cpu`]: the task was on another CPU's run queue for at least a part of its wait.
 pub const MOVED: u32 = u32::MAX;
 
 /// [`TaskState::flags`]: nothing counts until the task executes another program.
 pub const WAITS_FOR_EXEC: u32 = 1;
-/// [`TaskState::flags`]: user space has been asked to read the address map of the task's process.
+/// [`TaskState::flags`]: user space has been requested to read the address map of the task's process.
 pub const ANNOUNCED: u32 = 2;
 /// [`TaskState::flags`]: the task is blocked on a lock, since [`TaskState::off_since_ns`].
 pub const WAITS_FOR_LOCK: u32 = 4;
-/// [`TaskState::flags`]: the task waits on the run queue [`TaskState::throttling_rq`], which a limit of CPU time may hold back.
+/// [`TaskState::flags`]: the task waits on the run queue [`TaskState::throttling_rq`], which a limit of CPU
+/// time may hold back.
 pub const MAY_BE_THROTTLED: u32 = 8;
 /// [`TaskState::flags`]: the task was seen to wait for a lock with priority inheritance.
 pub const INHERITS_PRIORITY: u32 = 16;
@@ -33,7 +34,7 @@ pub const INHERITS_PRIORITY: u32 = 16;
 pub const DIVIDES: u32 = 32;
 
 wire! {
-    /// A task's own counters, as the kernel keeps them in its task struct.
+    /// Counters of a task, as the kernel keeps them in its task struct.
     pub struct Reading {
         /// `se.sum_exec_runtime`: time on a CPU in ns, up to date at every switch and tick.
         pub cpu_time_ns: u64,
@@ -49,45 +50,51 @@ wire! {
         pub migrations: u64,
     }
 
-    /// What the programs remember about one task.
+    /// State that the programs keep for one task.
     pub struct TaskState {
-        /// The counters when they were last accounted.
+        /// Counters when they were last accounted.
         pub last: Reading,
-        /// When the task became able to run (CLOCK_MONOTONIC), 0 once it runs.
+        /// Time when the task became able to run (CLOCK_MONOTONIC), 0 once it runs.
         pub ready_ns: u64,
-        /// How long it then waited for a CPU, until that is accounted; else [`NO_WAIT`].
+        /// Time that it then waited for a CPU, until that is accounted; else [`NO_WAIT`].
         pub wait_ns: u64,
-        /// Id of the cgroup the counts went to; 0 where owners are not cgroups.
+        /// Id of the cgroup that the counts went to; 0 where owners are not cgroups.
         pub cgroup: u64,
         /// Slot of the owner, [`SLOT_NONE`] or [`SLOT_UNRESOLVED`].
         pub slot: u32,
-        /// [`WAITS_FOR_EXEC`], [`ANNOUNCED`], [`WAITS_FOR_LOCK`], [`MAY_BE_THROTTLED`], [`INHERITS_PRIORITY`],
-        /// [`DIVIDES`].
+        /// [`WAITS_FOR_EXEC`], [`ANNOUNCED`], [`WAITS_FOR_LOCK`], [`MAY_BE_THROTTLED`],
+        /// [`INHERITS_PRIORITY`], [`DIVIDES`].
         pub flags: u32,
-        /// Process id in the collector's PID namespace, where that is not the first: a task that has exited has none any more.
+        /// Process id in the collector's PID namespace, where that is not the first: a task that has exited
+        /// no longer has one.
         pub process: u32,
-        /// What it waits for, or waited for last, by [`crate::off_cpu`]; until it is able to run.
+        /// Kind of its present or last wait, by [`crate::off_cpu`], until it is able to run.
         pub off_kind: u32,
-        /// The CPU on whose run queue it was when it became able to run; [`MOVED`] if it then got another one.
+        /// CPU of the run queue that it was on when it became able to run; [`MOVED`] if it then moved to
+        /// another one.
         pub ready_cpu: u32,
-        /// How long its waits are and whether the stack of this one was taken ([`crate::off_cpu_stack`]).
+        /// Estimated length of its waits, and whether the stack of this one was taken
+        /// ([`crate::off_cpu_stack`]).
         pub blocking: u32,
-        /// [`crate::cpu::CpuCount::counted`] when it was last asked whether its cgroup is a target; where names are followed.
+        /// Value of [`crate::cpu::CpuCount::counted`] when its cgroup was last looked up among the targets;
+        /// only where names are followed.
         pub asked: u64,
-        /// When the task left its CPU (CLOCK_MONOTONIC), 0 while it runs; where time off the CPU does not count, only of a wait for a lock.
+        /// Time when the task left its CPU (CLOCK_MONOTONIC), 0 while it runs. Where time off the CPU does
+        /// not count, it is set only for a wait for a lock.
         pub off_since_ns: u64,
-        /// How long it then was blocked, until that is accounted; else [`NO_WAIT`]. Only where time off the CPU counts.
+        /// Time that it then was blocked, until that is accounted; else [`NO_WAIT`]. Only where time off the
+        /// CPU counts.
         pub blocked_ns: u64,
-        /// How much of [`TaskState::wait_ns`] its cgroup's limit of CPU time took.
+        /// Part of [`TaskState::wait_ns`] during which its cgroup's limit of CPU time held it back.
         pub throttled_ns: u64,
-        /// The run queue of its cgroup that it waits on, with [`MAY_BE_THROTTLED`].
+        /// Run queue of its cgroup that it waits on, with [`MAY_BE_THROTTLED`].
         pub throttling_rq: u64,
-        /// How long that one had been throttled when the task became able to run.
+        /// Throttled time of that run queue when the task became able to run.
         pub throttling_ns: u64,
     }
 
-    /// Counts of one owner on one CPU. Written only by programs that run with interrupts off on that CPU. What every
-    /// switch writes is in the first cache line.
+    /// Counts of one owner on one CPU. Written only by programs that run with interrupts off on that CPU. The
+    /// fields that every switch writes are in the first cache line.
     pub struct Count {
         /// Time on the CPU in ns.
         pub cpu_time_ns: u64,
@@ -95,15 +102,15 @@ wire! {
         pub voluntary_switches: u64,
         /// Involuntary context switches.
         pub involuntary_switches: u64,
-        /// Times a CPU was reached: entries of the latency histogram.
+        /// Times that a task got a CPU: entries of the latency histogram.
         pub runs: u64,
         /// Sum of the run-queue latencies in ns.
         pub wait_ns: u64,
         /// Longest run-queue latency in ns.
         pub wait_max_ns: u64,
-        /// Groups of latency buckets that are not all zero, a bit each: reading skips the others.
+        /// Groups of latency buckets that are not all zero, one bit each. Reading skips the others.
         pub filled: u64,
-        /// Changes whenever the row does; compared, never shown.
+        /// Number that changes whenever the row does; compared, never shown.
         pub changes: u64,
         /// Page faults without I/O.
         pub minor_faults: u64,
@@ -115,25 +122,27 @@ wire! {
         pub late_ticks: u32,
         /// Tick instants inside the spans of [`Count::enable_ticks`].
         pub enable_instants: u32,
-        /// Tick instants inside those spans ([`crate::gap::tick_instants`]): times the period is masked time.
+        /// Tick instants inside the spans of [`Count::late_ticks`] ([`crate::gap::tick_instants`]): times the
+        /// period is masked time.
         pub blind_ticks: u32,
-        /// How long those spans were, of which depends how well their number is known ([`crate::gap::lateness`]).
+        /// Lateness sum of the spans of [`Count::late_ticks`]. It gives the uncertainty of their number
+        /// ([`crate::gap::lateness`]).
         pub lateness: i32,
         /// Ticks that came while this owner ran.
         pub ticks: u32,
-        /// How long the spans of [`Count::enable_ticks`] were, as [`Count::lateness`].
+        /// Lateness sum of the spans of [`Count::enable_ticks`], as [`Count::lateness`].
         pub enable_lateness: i32,
-        /// Those that found it in the kernel.
+        /// Ticks that found this owner in the kernel.
         pub kernel_ticks: u64,
-        /// Late ticks that came right where the kernel lets interrupts in.
+        /// Late ticks right where the kernel enables interrupts.
         pub enable_ticks: u32,
-        /// Ticks on time that came there.
+        /// Ticks on time right where the kernel enables interrupts.
         pub enable_ticks_on_time: u32,
     }
 }
 
 impl Reading {
-    /// The counts between `earlier` and `self`. Counters only grow; a wrap is harmless.
+    /// Returns the counts between `earlier` and `self`. Counters only grow; a wrap is harmless.
     #[must_use]
     #[inline(always)]
     pub const fn since(&self, earlier: &Self) -> Self {
@@ -147,8 +156,8 @@ impl Reading {
         }
     }
 
-    /// Was the task preempted at the switch that this difference ends with? The kernel counts a switch as involuntary
-    /// exactly if the task could have gone on (kernel/sched/core.c, `__schedule`).
+    /// Returns whether the task was preempted at the switch that ends this difference. The kernel counts a
+    /// switch as involuntary exactly if the task could have continued (kernel/sched/core.c, `__schedule`).
     #[must_use]
     #[inline(always)]
     pub const fn preempted(&self) -> bool {
@@ -157,7 +166,7 @@ impl Reading {
 }
 
 impl Count {
-    /// Adds what a task did.
+    /// Adds the counts of a task.
     #[inline(always)]
     pub const fn add(&mut self, counts: &Reading) {
         self.cpu_time_ns = self.cpu_time_ns.wrapping_add(counts.cpu_time_ns);
@@ -171,7 +180,7 @@ impl Count {
         }
     }
 
-    /// Adds one wait for a CPU; the bucket of the latency histogram ([`RUNQUEUE`]) that it belongs to.
+    /// Adds one wait for a CPU. Returns its bucket in the latency histogram ([`RUNQUEUE`]).
     #[inline(always)]
     pub const fn add_wait(&mut self, wait_ns: u64) -> u32 {
         let bucket = RUNQUEUE.bucket_of(wait_ns);

@@ -1,71 +1,73 @@
-//! Who had a CPU while a task waited for it: the last spans of each CPU, and waits charged by victim and culprit.
+//! Owners that had a CPU while a task waited for it: the last spans of each CPU, and waits charged by victim
+//! and culprit.
 
 use crate::{
     count::{SLOT_NONE, SLOT_UNRESOLVED},
     wire,
 };
 
-/// Spans of a CPU that are remembered; a power of two. A wait that began before them is charged as far as they go: where processes live for a
-/// moment, a wait of 50 ms has some hundred of them in it.
+/// Number of spans kept per CPU; a power of two. A wait that began before the first of them is charged as far
+/// as they reach. Where processes are very short-lived, a wait of 50 ms contains some hundred spans.
 pub const SPANS: usize = 512;
-/// Spans that are looked at in one call.
+/// Spans that are read in one call.
 pub const SPANS_A_CALL: usize = 16;
-/// Pairs of a victim and a culprit that have a place on a CPU; a power of two. A charge without one goes through the ring buffer and a hash table of
-/// user space.
+/// Pairs of a victim and a culprit that have a place on a CPU; a power of two. A charge without a place goes
+/// through the ring buffer and a hash table in user space.
 pub const CHARGES: usize = 2048;
-/// Places in which a pair may lie: those of one cache line, then those of another.
+/// Places where a pair may lie: those of one cache line, then those of another.
 pub const WAYS: u32 = 2 * NEAR_WAYS;
-/// Places of a cache line, of which most pairs have one; a power of two.
+/// Places of a cache line, where most pairs have one; a power of two.
 pub const NEAR_WAYS: u32 = 4;
 
 /// [`Span::slot`]: the idle task.
 pub const CULPRIT_IDLE: u32 = SLOT_UNRESOLVED;
-/// [`Span::slot`]: a task that no owner counts for.
+/// [`Span::slot`]: a task that does not count for any owner.
 pub const CULPRIT_OUTSIDE: u32 = SLOT_NONE;
-/// Of a pair, never of a span: the victim waited for another CPU than the one it got.
+/// Culprit in a pair, never in a span: the victim waited for another CPU than the one it got.
 pub const CULPRIT_MIGRATED: u32 = SLOT_NONE - 1;
 
 wire! {
-    /// Who had a CPU from a moment on, until the next span of that CPU began.
+    /// Owner that had a CPU from a moment on, until the next span of that CPU began.
     pub struct Span {
-        /// Begin (CLOCK_MONOTONIC, ns).
+        /// Start of the span (CLOCK_MONOTONIC, ns).
         pub from_ns: u64,
-        /// Slot of the owner, [`CULPRIT_IDLE`] or [`CULPRIT_OUTSIDE`]; of the last span not known yet.
+        /// Slot of the owner, [`CULPRIT_IDLE`] or [`CULPRIT_OUTSIDE`]; not yet known for the last span.
         pub slot: u64,
     }
 
-    /// How long tasks of one owner waited for a CPU while another owner had it.
+    /// Time that tasks of one owner waited for a CPU while another owner had it.
     pub struct Charge {
         /// [`pair`] of the two, 0 while the place is free.
         pub pair: u64,
-        /// That time in ns.
+        /// Wait time in ns.
         pub wait_ns: u64,
     }
 
-    /// One row of the map `CULPRITS`. Written only by programs that run with interrupts off on that CPU; a charge of an owner whose
-    /// slot is freed is cleared by user space.
+    /// One row of the map `CULPRITS`. Written only by programs that run with interrupts off on that CPU. User
+    /// space clears the charges of an owner when it frees the slot.
     pub struct Culprits {
-        /// Spans that began, modulo 2⁶⁴: the last one is at this place, modulo [`SPANS`].
+        /// Number of spans that began, modulo 2⁶⁴: the last one is at this place, modulo [`SPANS`].
         pub begun: u64,
-        /// Keeps what follows in cache lines of its own.
+        /// Keeps the following fields in separate cache lines.
         pub reserved: [u64; 7],
-        /// Places that have held a pair: a bit each. Of most CPUs they are few, and user space reads these alone.
+        /// Places that have held a pair, one bit each. Most CPUs use few of them, and user space reads only
+        /// these.
         pub used: [u64; CHARGES / 64],
-        /// The last spans.
+        /// Last spans of the CPU.
         pub spans: [Span; SPANS],
-        /// Pairs, each at one of the [`WAYS`] places that [`place`] gives.
+        /// Pairs, each at one of the [`WAYS`] places returned by [`place`].
         pub charges: [Charge; CHARGES],
     }
 }
 
-/// Key of a victim and a culprit; never 0.
+/// Returns the key of a victim and a culprit; never 0.
 #[must_use]
 #[inline(always)]
 pub const fn pair(victim: u32, culprit: u32) -> u64 {
     ((victim as u64 + 1) << 32) | culprit as u64
 }
 
-/// Victim's slot and culprit of a pair; `None` of a free place.
+/// Returns the victim's slot and the culprit of a pair, or `None` for a free place.
 #[must_use]
 pub const fn of_pair(pair: u64) -> Option<(u32, u32)> {
     match (pair >> 32) as u32 {
@@ -74,11 +76,12 @@ pub const fn of_pair(pair: u64) -> Option<(u32, u32)> {
     }
 }
 
-/// One of the places of a pair, by way (below [`WAYS`]): an index that is to be taken modulo [`CHARGES`].
+/// Returns one of the places of a pair, by way (below [`WAYS`]): an index to be taken modulo [`CHARGES`].
 #[must_use]
 #[inline(always)]
 pub const fn place(pair: u64, way: u32) -> u32 {
-    // Fibonacci hashing (Knuth, The Art of Computer Programming, volume 3, 6.4); the lines are of different bits.
+    // Fibonacci hashing (Knuth, The Art of Computer Programming, volume 3, 6.4). The two lines use different
+    // bits.
     let hash = pair.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let shift = if way < NEAR_WAYS { 48 } else { 32 };
     (hash >> shift) as u32 ^ (way % NEAR_WAYS)
@@ -99,7 +102,7 @@ mod tests {
         assert_eq!(of_pair(0), None);
     }
 
-    /// Places of a pair, those of its first line first.
+    /// Returns the places of a pair, those of its first line first.
     fn places(of: u64) -> [usize; WAYS as usize] {
         core::array::from_fn(|way| place(of, way as u32) as usize % CHARGES)
     }

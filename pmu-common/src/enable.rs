@@ -1,9 +1,12 @@
-//! Does an instruction let interrupts in? What was masked comes right behind such a one.
+//! Detection of instructions that enable interrupts. Code that was masked ends right behind such an
+//! instruction.
 //!
-//! Told by bytes, so by chance of one in some thirty other places too: they say what is likely, and a reader of code they are not.
+//! Detection reads bytes, so it also matches one in some thirty other places by chance. A match shows what is
+//! likely and is not a disassembly.
 
-/// x86-64: of 16 bytes of code, the `first` and the `last` eight (little-endian), whether they end with `popf`, or with `sti`
-/// and one instruction, which still comes before the interrupt (Intel SDM vol. 2, STI).
+/// Returns whether 16 bytes of x86-64 code end with `popf`, or with `sti` and one instruction, which still
+/// comes before the interrupt (Intel SDM vol. 2, STI). The code is passed as its `first` and `last` eight
+/// bytes (little-endian).
 #[must_use]
 #[inline(always)]
 pub const fn x86_64(first: u64, last: u64) -> bool {
@@ -12,7 +15,7 @@ pub const fn x86_64(first: u64, last: u64) -> bool {
     if last >> 56 == POPF {
         return true;
     }
-    // What follows is no longer than nine bytes.
+    // The following instruction is at most nine bytes long.
     let mut at = 6;
     while at < 16 {
         let [earlier, before, byte] =
@@ -30,15 +33,15 @@ const fn byte(first: u64, last: u64, at: u32) -> u64 {
     if at < 8 { first >> (at * 8) & 0xff } else { last >> ((at - 8) * 8) & 0xff }
 }
 
-/// Do these two bytes begin an instruction whose third names registers? There 0xfb is RBX and RDI. With a REX prefix, or one of
-/// the usual operations without it: `cmp`, `test`, `mov`.
+/// Returns whether these two bytes begin an instruction with registers in its third byte. There 0xfb is RBX
+/// and RDI. It has a REX prefix, or is one of the usual operations without it: `cmp`, `test`, `mov`.
 #[inline(always)]
 const fn takes_registers(earlier: u64, before: u64) -> bool {
     earlier & 0xf0 == 0x40 || before == 0x83 || before == 0x85 || before == 0x89 || before == 0x8b
 }
 
-/// arm64: of two instructions, whether one is `msr daifclr, #n`, `msr daif, x` or `msr icc_pmr_el1, x`; a barrier may follow
-/// (Arm ARM, C5.2 and C6.2; arch/arm64/include/asm/irqflags.h).
+/// Returns whether one of two arm64 instructions is `msr daifclr, #n`, `msr daif, x` or `msr icc_pmr_el1, x`.
+/// A barrier may follow (Arm ARM, C5.2 and C6.2; arch/arm64/include/asm/irqflags.h).
 #[must_use]
 #[inline(always)]
 pub const fn aarch64(last: u64) -> bool {
@@ -54,7 +57,7 @@ pub const fn aarch64(last: u64) -> bool {
 mod tests {
     use super::{aarch64, x86_64};
 
-    /// Code that ends with these bytes, behind others that say nothing.
+    /// Returns whether code that ends with these bytes, behind meaningless ones, enables interrupts.
     fn ends_with(bytes: &[u8]) -> bool {
         let mut code = [0xcc; 16];
         code[16 - bytes.len()..].copy_from_slice(bytes);

@@ -1,4 +1,4 @@
-//! When is a late timer a gap, and what does a number of late ticks say about masked time?
+//! Classes of late timers, and estimates of masked time from late ticks.
 
 use crate::wire;
 
@@ -8,19 +8,20 @@ pub const MASKED: usize = 0;
 pub const STOLEN: usize = 1;
 /// The CPU was idle and woke late.
 pub const IDLE: usize = 2;
-/// Number of classes that a CPU's row has a word for each.
+/// Number of classes with a word in a CPU's row.
 pub const CLASSES: usize = 3;
-/// User code ran, which cannot mask interrupts: another interrupt's handler ran long, or the hypervisor did something that is
-/// not stolen time. How often that happens is the floor of a machine: kernel code is delayed by the same.
+/// User code ran, which cannot mask interrupts. Another interrupt's handler ran long, or the hypervisor did
+/// something that is not stolen time. The rate of such delays is the floor of a machine: kernel code is
+/// delayed as often.
 pub const DELAYED: usize = 3;
-/// Another interrupt's handler had the CPU when the timer was due; known where handlers are timed.
+/// Another interrupt's handler had the CPU when the timer was due. Known only where handlers are timed.
 pub const HANDLED: usize = 4;
 
-/// It is not known what code a timer interrupted.
+/// The code that a timer interrupted is not known.
 pub const CODE_UNKNOWN: u32 = 0;
-/// It interrupted user code.
+/// The timer interrupted user code.
 pub const CODE_USER: u32 = 1;
-/// It interrupted the kernel.
+/// The timer interrupted the kernel.
 pub const CODE_KERNEL: u32 = 2;
 
 /// [`Late::timer`]: the kernel's periodic tick.
@@ -32,23 +33,24 @@ pub const TIMER_CLOCK: u32 = 1;
 pub const STACK_FRAMES: usize = 40;
 
 wire! {
-    /// One late timer. Kept per CPU until the steal clock has caught up, then classified; if long enough, sent.
+    /// One late timer. Kept per CPU until the steal clock has caught up, then classified, and sent if long
+    /// enough.
     pub struct Late {
-        /// [`crate::ring::GAP`], so that the record can be sent as it is.
+        /// Record kind [`crate::ring::GAP`], so that the record can be sent as it is.
         pub kind: u32,
-        /// CPU.
+        /// Number of the CPU.
         pub cpu: u32,
-        /// When the timer's handler started, in ns (CLOCK_MONOTONIC).
+        /// Time when the timer's handler started, in ns (CLOCK_MONOTONIC).
         pub at_ns: u64,
-        /// How late that was, in ns. The span itself was longer by up to one period.
+        /// Lateness of that start, in ns. The span itself was longer by up to one period.
         pub late_ns: u64,
         /// Before classification: the steal clock. After: ns stolen around the span.
         pub steal_ns: u64,
         /// Thread that was interrupted.
         pub tid: u32,
-        /// Its process.
+        /// Process of that thread.
         pub tgid: u32,
-        /// Its owner's slot, or [`crate::count::SLOT_NONE`].
+        /// Slot of its owner, or [`crate::count::SLOT_NONE`].
         pub slot: u32,
         /// [`TIMER_TICK`] or [`TIMER_CLOCK`].
         pub timer: u32,
@@ -56,19 +58,20 @@ wire! {
         pub class: u32,
         /// Entries of `stack` in use.
         pub frames: u32,
-        /// 1: it came right where the kernel lets interrupts in.
+        /// 1: the timer came right where the kernel enables interrupts.
         pub at_enable: u32,
-        /// Place of the interrupt handler that had the CPU when it was due ([`crate::interrupt`]), plus 1; 0 if none is known.
+        /// Place of the interrupt handler that had the CPU when the timer was due ([`crate::interrupt`]),
+        /// plus 1; 0 if none is known.
         pub handler: u32,
-        /// `task_struct.comm`.
+        /// Value of `task_struct.comm`.
         pub comm: [u8; 16],
         /// Kernel stack at the late interrupt, innermost first.
         pub stack: [u64; STACK_FRAMES],
     }
 }
 
-/// Class of a late timer by what it found, before stolen time is known: an idle CPU, user code, or else a kernel that may have
-/// masked it.
+/// Returns the class of a late timer before stolen time is known: an idle CPU, user code, or else a kernel
+/// that may have masked it.
 #[must_use]
 #[inline(always)]
 pub const fn found(idle: bool, code: u32) -> usize {
@@ -81,19 +84,20 @@ pub const fn found(idle: bool, code: u32) -> usize {
     }
 }
 
-/// Class of a late timer that found `found`: idle CPUs are no gaps, and stolen time is the hypervisor's if it explains half of
-/// it.
+/// Returns the class of a late timer with the preliminary class `found`. An idle CPU is not a gap. A delay is
+/// the hypervisor's if stolen time explains at least half of it.
 #[must_use]
 #[inline(always)]
 pub const fn class(found: usize, late_ns: u64, stolen_ns: u64) -> usize {
     if found != IDLE && stolen_ns >= late_ns - late_ns / 2 { STOLEN } else { found }
 }
 
-/// Tick instants that fell into the span which ended `late_ns` after the first of them, where a tick counts as late from `least_ns` on.
+/// Returns the number of tick instants in the span that ended `late_ns` after the first of them. A tick
+/// counts as late from `least_ns` on.
 ///
-/// The kernel skips the ticks that it missed, so a span of several periods shows as one late tick. One whose instant is less than
-/// `least_ns` before the span's end does not count, and a tick that is late by less than twice as much stands for it, too: an instant is as
-/// likely to be there in every span of that length.
+/// The kernel skips the ticks that it missed, so a span of several periods shows as one late tick. An instant
+/// less than `least_ns` before the span's end does not count. A tick that is late by less than twice as much
+/// stands for it, too: every span of that length is as likely to contain an instant.
 #[must_use]
 #[inline(always)]
 pub const fn tick_instants(late_ns: u64, least_ns: u64, period_ns: u64) -> u64 {
@@ -104,19 +108,20 @@ pub const fn tick_instants(late_ns: u64, least_ns: u64, period_ns: u64) -> u64 {
     }
 }
 
-/// A unit of [`lateness`], in ns.
+/// Unit of [`lateness`], in ns.
 pub const LATENESS_NS: u64 = 1 << LATENESS_SHIFT;
 const LATENESS_SHIFT: u32 = 10;
-/// More instants than that, of a machine that stood still for minutes, count as this many, so that the sum keeps to its 32 bits.
+/// Largest number of instants that counts. A machine that stood still for minutes has more, and the sum must
+/// keep to its 32 bits.
 const LATENESS_INSTANTS: u64 = 1 << 16;
 
-/// What a late tick adds to the sum that tells how far tick instants may be from their mean, in units of [`LATENESS_NS`]: the lateness
-/// beyond whole periods, times [`tick_instants`].
+/// Returns the term of a late tick in the sum that estimates the variance of the tick instants, in units of
+/// [`LATENESS_NS`]: the lateness beyond whole periods, times [`tick_instants`].
 ///
-/// The instants of a span that is r longer than whole periods T differ by one with the share r/T, so their variance is r(T - r) in units of
-/// T^2. It is not known how long the span was, but `late_ns` is uniform in it: n instants that came m beyond whole periods late are an estimate
-/// n(T^2 - 2Tm) of that variance, without bias. A tick that stands for one that was too little late to count stands for 4T^2 - 4T
-/// `least_ns`.
+/// The instants of a span that is r longer than whole periods T differ by one with probability r/T, so their
+/// variance is r(T - r) in units of T^2. The length of the span is not known, but `late_ns` is uniform in it.
+/// So n instants that came m beyond whole periods late give an unbiased estimate n(T^2 - 2Tm) of that
+/// variance. A tick that stands for one that was not late enough to count stands for 4T^2 - 4T `least_ns`.
 #[must_use]
 #[inline(always)]
 pub const fn lateness(late_ns: u64, least_ns: u64, period_ns: u64) -> i32 {
@@ -133,9 +138,11 @@ pub const fn lateness(late_ns: u64, least_ns: u64, period_ns: u64) -> i32 {
     ((instants as i64 * beyond_ns) >> LATENESS_SHIFT) as i32
 }
 
-/// Is a silence of `silent_ns` between two samples evidence of a late timer, and if not, how many samples are missing?
+/// Classifies a silence of `silent_ns` between two samples: evidence of a late timer, or a number of missing
+/// samples.
 ///
-/// The timer keeps its grid: a sample that was not delivered leaves a whole number of periods, a late one does not.
+/// The timer keeps its grid: a sample that was not delivered leaves a whole number of periods, a late one
+/// does not.
 #[must_use]
 #[inline(always)]
 pub const fn silence(silent_ns: u64, period_ns: u64, tolerance_ns: u64) -> Silence {
@@ -149,14 +156,14 @@ pub const fn silence(silent_ns: u64, period_ns: u64, tolerance_ns: u64) -> Silen
     Silence::Late(silent_ns - period_ns)
 }
 
-/// What a silence between two samples says.
+/// Meaning of a silence between two samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Silence {
-    /// Nothing: it is no longer than a period.
+    /// No meaning: it is not longer than a period.
     None,
     /// The timer came late by this many ns.
     Late(u64),
-    /// This many samples were not delivered, on time though the timer was.
+    /// This many samples were not delivered, although the timer was on time.
     Withheld(u64),
 }
 
@@ -200,7 +207,7 @@ mod tests {
     fn tick_instants_times_the_period_are_the_length_of_spans() {
         let (least_ns, period_ns) = (50_000, 4_000_000);
         for length_ns in [100_000, 300_000, 1_500_000, 3_990_000, 9_000_000_u64] {
-            // Every instant of a period may be a tick's; the first in the span is the one that comes late.
+            // Every instant of a period may be a tick's. The first in the span is the one that comes late.
             let late = (0..period_ns).step_by(1_000).filter(|at| *at < length_ns).map(|at| length_ns - at);
             let late = late.filter(|late_ns| *late_ns >= least_ns);
             let instants: u64 = late.map(|late_ns| tick_instants(late_ns, least_ns, period_ns)).sum();

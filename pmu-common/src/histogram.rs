@@ -1,16 +1,18 @@
-//! Log-linear histograms: every power of two is divided into buckets of the same width. The same on both sides.
+//! Log-linear histograms: every power of two is divided into buckets of the same width. The layout is the
+//! same in the kernel and in user space.
 
-/// How values are divided into buckets.
+/// Division of values into buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Bits of a value, below its highest, that tell buckets apart: a power of two has 2^`sub_bits` buckets, so a bucket is
-    /// at most that part of its values wide.
+    /// Bits of a value below its highest that select its bucket. A power of two has 2^`sub_bits` buckets, so
+    /// a bucket is at most that part of its values wide.
     pub sub_bits: u32,
-    /// Number of buckets; the last also holds everything above.
+    /// Number of buckets; the last also holds all larger values.
     pub buckets: usize,
 }
 
-/// Run-queue latencies in ns: known to ±6.25 %, up to 16 s. Twice as many buckets would halve the owners that fit.
+/// Run-queue latencies in ns: known to ±6.25 %, up to 16 s. Twice as many buckets would halve the owners that
+/// fit.
 pub const RUNQUEUE: Layout = Layout { sub_bits: 3, buckets: 256 };
 /// Latencies of block requests in ns: known to ±3.125 %, up to 33 s.
 pub const BLOCK: Layout = Layout { sub_bits: 4, buckets: 512 };
@@ -21,7 +23,7 @@ pub type RunqueueBuckets = [u32; RUNQUEUE.buckets];
 pub type BlockBuckets = [u32; BLOCK.buckets];
 
 impl Layout {
-    /// Bucket of `value`.
+    /// Returns the bucket of `value`.
     #[must_use]
     #[inline(always)]
     pub const fn bucket_of(self, value: u64) -> u32 {
@@ -35,14 +37,14 @@ impl Layout {
         if index < self.buckets as u32 { index } else { self.buckets as u32 - 1 }
     }
 
-    /// Buckets in a group: a word of 64 bits says which groups hold anything.
+    /// Returns the number of buckets in a group. A word of 64 bits records which groups are not empty.
     #[must_use]
     #[inline(always)]
     pub const fn group_buckets(self) -> usize {
         self.buckets / 64
     }
 
-    /// Smallest value of a bucket. Buckets above the last start where it ends.
+    /// Returns the smallest value of a bucket. Buckets above the last start where it ends.
     #[must_use]
     pub const fn lower_bound(self, bucket: u32) -> u64 {
         let sub_buckets = 1_u32 << self.sub_bits;
@@ -52,16 +54,17 @@ impl Layout {
         ((sub_buckets + (bucket & (sub_buckets - 1))) as u64) << ((bucket >> self.sub_bits) - 1)
     }
 
-    /// Largest value of a bucket; of the last, every value above.
+    /// Returns the largest value of a bucket; for the last one, the largest of all values.
     #[must_use]
     pub const fn upper_bound(self, bucket: u32) -> u64 {
         if bucket + 1 < self.buckets as u32 { self.lower_bound(bucket + 1) - 1 } else { u64::MAX }
     }
 }
 
-/// Place of the highest bit of a value that is not 0. BPF has no instruction for it, and what `leading_zeros` becomes
-/// there takes some thirty in a row, a dozen more than this. There is no branch in it: the verifier looks at what follows once more for each
-/// way through one, which made a third of what it looked at of `switch`.
+/// Returns the place of the highest bit of a value that is not 0. BPF has no instruction for it, and
+/// `leading_zeros` compiles to some thirty instructions there, a dozen more than this. There is no branch in
+/// it: the verifier visits the following code once more for each path through a branch, which was a third of
+/// its work on `switch`.
 #[inline(always)]
 pub(crate) const fn exponent_of(value: u64) -> u32 {
     let mut ones = value;
@@ -73,7 +76,8 @@ pub(crate) const fn exponent_of(value: u64) -> u32 {
     EXPONENTS[place(ones)] as u32
 }
 
-/// Of a number that is all ones from its highest bit on, a place below 64 that no other one has: the factor is a de Bruijn sequence.
+/// Returns a unique place below 64 for a number that is all ones from its highest bit on. The factor is a de
+/// Bruijn sequence.
 const fn place(ones: u64) -> usize {
     const FACTOR: u64 = 0x03f7_9d71_b4cb_0a89;
     (ones.wrapping_mul(FACTOR) >> 58) as usize
@@ -94,7 +98,7 @@ static EXPONENTS: [u8; 64] = {
 mod tests {
     use super::{BLOCK, Layout, RUNQUEUE, exponent_of};
 
-    /// Those in use, and two others.
+    /// Layouts in use, and two others.
     const LAYOUTS: [Layout; 4] =
         [RUNQUEUE, BLOCK, Layout { sub_bits: 1, buckets: 64 }, Layout { sub_bits: 7, buckets: 1024 }];
 

@@ -1,28 +1,30 @@
-//! Interrupt handlers: how often each ran on a CPU and for how long, without those that interrupted it; and whom they interrupted.
+//! Interrupt handlers: how often and how long each ran on a CPU, without nested handlers, and the tasks that
+//! they interrupted.
 
 use crate::wire;
 
-/// Handlers that a CPU tells apart; a power of two.
+/// Number of handlers with a place on a CPU; a power of two.
 pub const HANDLERS: usize = 64;
-/// Softirqs, by their number (include/linux/interrupt.h), are the first handlers.
+/// Number of softirqs. They are the first handlers, by their number (include/linux/interrupt.h).
 pub const SOFTIRQS: u32 = 10;
-/// Behind them handlers of vectors that are no line's: x86's own (arch/x86/include/asm/trace/irq_vectors.h).
+/// Handler of the local timer. Here begin the handlers of x86's vectors, which are not of lines
+/// (arch/x86/include/asm/trace/irq_vectors.h).
 pub const LOCAL_TIMER: u32 = 10;
-/// A task on this CPU is to give way.
+/// A task on this CPU is to be preempted.
 pub const RESCHEDULE: u32 = 11;
-/// Another CPU has several run a function.
+/// Another CPU makes several CPUs run a function.
 pub const CALL_FUNCTION: u32 = 12;
-/// Another CPU has this one run a function.
+/// Another CPU makes this one run a function.
 pub const CALL_FUNCTION_SINGLE: u32 = 13;
-/// What an NMI left to do (`irq_work`).
+/// Work that an NMI deferred (`irq_work`).
 pub const IRQ_WORK: u32 = 14;
-/// Lines for which there was no room, together.
+/// Lines without a place, together.
 pub const OTHER_LINES: u32 = 15;
-/// From here on lines, wherever one finds room: as many places as lie before.
+/// First place of the lines, which take any free place from here on. As many places as lie before.
 pub const LINES: u32 = HANDLERS as u32 / 2;
-/// Places in which a line may lie.
+/// Places where a line may lie.
 pub const WAYS: u32 = 8;
-/// Levels on which the first handler that is no softirq is looked for: only a softirq can be below it.
+/// Levels on which the first handler that is not a softirq is searched: only a softirq can be below it.
 const HARD_LEVELS: u64 = 2;
 /// Handlers that may interrupt each other; a power of two.
 pub const DEPTH: usize = 8;
@@ -30,71 +32,72 @@ pub const DEPTH: usize = 8;
 wire! {
     /// One handler on one CPU.
     pub struct Handler {
-        /// Of a line its number plus 1; 0 while the place is free, and of all others.
+        /// Number of the line plus 1; 0 while the place is free, and for all other handlers.
         pub line: u64,
-        /// Runs that are over.
+        /// Number of completed runs.
         pub runs: u64,
-        /// Their time in ns, without that of handlers that interrupted them.
+        /// Sum of their times in ns, without nested handlers.
         pub total_ns: u64,
-        /// The longest of them in [`Handler::epoch`].
+        /// Longest run in [`Handler::epoch`], in ns.
         pub max_ns: u64,
         /// [`Interrupts::epoch`] at the last run.
         pub epoch: u64,
-        /// The longest in the epoch before with a run.
+        /// Longest run in the previous epoch with a run, in ns.
         pub before_max_ns: u64,
-        /// Which that was.
+        /// Number of that previous epoch.
         pub before_epoch: u64,
-        /// Keeps a handler in a cache line of its own.
+        /// Keeps a handler in a separate cache line.
         pub reserved: u64,
     }
 
-    /// A handler that runs.
+    /// Handler that is running.
     pub struct Open {
-        /// Its place.
+        /// Place of the handler.
         pub handler: u64,
-        /// When it began (CLOCK_MONOTONIC, ns).
+        /// Time of its start (CLOCK_MONOTONIC, ns).
         pub began_ns: u64,
         /// Time of handlers that interrupted it, in ns.
         pub inner_ns: u64,
     }
 
-    /// One row of the map `INTERRUPTS`. Written only by programs on that CPU, of which one may interrupt another: what the other one does
-    /// is over before the first goes on.
+    /// One row of the map `INTERRUPTS`. Written only by programs on that CPU. One may interrupt another, and
+    /// then ends before the interrupted one continues.
     pub struct Interrupts {
-        /// Set by user space: another number for each interval, in which the longest runs are told.
+        /// Set by user space: a different number for each interval. The longest runs are reported by
+        /// interval.
         pub epoch: u64,
-        /// Handlers that run, each interrupted by the next.
+        /// Number of running handlers, each interrupted by the next.
         pub depth: u64,
-        /// Ends of handlers that did not fit to the last begin.
+        /// Ends of handlers that did not match the last start.
         pub missed: u64,
         /// Time of handlers that interrupted the idle task, in ns.
         pub of_idle_ns: u64,
-        /// Time of those that interrupted a task that no owner counts for.
+        /// Time of handlers that interrupted a task that does not count for any owner.
         pub of_others_ns: u64,
-        /// The longest run of a handler that is no softirq since the last tick: its place,
+        /// Place of the longest run of a handler that is not a softirq since the last tick.
         pub hard_handler: u64,
-        /// when it began,
+        /// Time when that run began.
         pub hard_began_ns: u64,
-        /// and when it ended; 0 if there was none.
+        /// Time when that run ended; 0 if there was none.
         pub hard_ended_ns: u64,
-        /// Ticks that came late because such a handler had the CPU.
+        /// Ticks that were late because such a handler had the CPU.
         pub late_ticks: u64,
         /// Tick instants in those spans ([`crate::gap::tick_instants`]).
         pub late_instants: u64,
-        /// Keeps what follows in cache lines of its own.
+        /// Keeps the following fields in separate cache lines.
         pub reserved: [u64; 6],
-        /// Those that run, the outermost first.
+        /// Running handlers, the outermost first.
         pub open: [Open; DEPTH],
-        /// All handlers.
+        /// All handlers of the CPU.
         pub handlers: [Handler; HANDLERS],
     }
 
-    /// Time of handlers that interrupted tasks of one owner on one CPU, in ns: it is in their CPU time where the kernel does not leave it
-    /// out (CONFIG_IRQ_TIME_ACCOUNTING).
+    /// Time of handlers that interrupted tasks of one owner on one CPU, in ns. It is part of their CPU time
+    /// unless the kernel excludes it (CONFIG_IRQ_TIME_ACCOUNTING).
     pub struct Interrupted {
-        /// Of handlers of lines and vectors.
+        /// Time of handlers of lines and vectors.
         pub hard_ns: u64,
-        /// Of softirqs; those that `ksoftirqd` runs are its own.
+        /// Time of softirqs. Those that `ksoftirqd` runs count for `ksoftirqd`.
         pub soft_ns: u64,
         /// Keeps rows of two CPUs in different cache lines.
         pub reserved: [u64; 6],
@@ -103,14 +106,14 @@ wire! {
 
 /// Word of an [`Interrupts`] row that user space writes.
 pub const EPOCH_WORD: usize = 0;
-/// Another one, when no program is left that does.
+/// Word that user space writes, too, when no program that does is left.
 pub const DEPTH_WORD: usize = core::mem::offset_of!(Interrupts, depth) / 8;
 
 const _: () = assert!(core::mem::offset_of!(Interrupts, epoch) == EPOCH_WORD * 8);
 const _: () = assert!(size_of::<Interrupts>().is_multiple_of(64) && size_of::<Interrupted>() == 64);
 const _: () = assert!(HANDLERS.is_power_of_two() && DEPTH.is_power_of_two());
 
-/// Is this handler a softirq?
+/// Returns whether a handler is a softirq.
 #[must_use]
 #[inline(always)]
 pub const fn is_softirq(handler: u32) -> bool {
@@ -133,7 +136,7 @@ impl Handler {
         }
     }
 
-    /// The longest run in an epoch; 0 if none ended there.
+    /// Returns the longest run in an epoch; 0 if none ended there.
     #[must_use]
     pub const fn longest_ns(&self, epoch: u64) -> u64 {
         if self.epoch == epoch {
@@ -147,8 +150,8 @@ impl Handler {
 }
 
 impl Interrupts {
-    /// Is this the place of the handler of a line? One that is new takes it if it is free. The first of [`WAYS`] places is the number's,
-    /// modulo [`LINES`], and the others follow.
+    /// Returns whether this is the place of the handler of a line. A new line takes it if it is free. The
+    /// first of [`WAYS`] places is the number modulo [`LINES`], and the others follow.
     #[inline(always)]
     pub fn is_line_at(&mut self, place: usize, number: u32) -> bool {
         let key = u64::from(number) + 1;
@@ -159,24 +162,25 @@ impl Interrupts {
         handler.line == key
     }
 
-    /// One handler more runs: its level, 0 for the outermost. Written before anything else of it: a handler that interrupts its writer
-    /// there takes the next level.
+    /// Adds a running handler and returns its level, 0 for the outermost. Written before all other fields: a
+    /// handler that interrupts its writer there takes the next level.
     #[inline(always)]
     pub const fn deepen(&mut self) -> u64 {
         self.depth += 1;
         self.depth - 1
     }
 
-    /// The innermost handler that runs, and its level; `None` if none began since anybody looks. Read before [`Interrupts::depth`] is set to
-    /// that level: a handler that interrupts its reader after that takes its place. `place`: a level modulo [`DEPTH`], with a bound that
-    /// the verifier sees.
+    /// Returns the innermost running handler and its level, or `None` if none began since the programs were
+    /// attached. Read it before [`Interrupts::depth`] is set to that level: a handler that interrupts its
+    /// reader after that takes its place. `place` returns a level modulo [`DEPTH`], with a bound that the
+    /// verifier accepts.
     #[inline(always)]
     pub fn innermost(&self, place: impl Fn(u64) -> usize) -> Option<(u64, Open)> {
         let level = self.depth.checked_sub(1)?;
         Some((level, self.open[place(level)]))
     }
 
-    /// A handler begins at a level. One that is too deep is in the time of the one below.
+    /// Begins a handler at a level. The time of one that is too deep counts for the one below.
     #[inline(always)]
     pub fn begin(&mut self, level: u64, handler: u32, now_ns: u64) {
         if level < DEPTH as u64 {
@@ -187,7 +191,8 @@ impl Interrupts {
         }
     }
 
-    /// The handler that is no softirq and had this CPU at a moment, plus 1; 0 if none is known. Softirqs let interrupts in.
+    /// Returns the handler, plus 1, that had this CPU at a moment and is not a softirq; 0 if none is known.
+    /// Softirqs run with interrupts enabled.
     #[inline(always)]
     pub fn hard_at(&self, at_ns: u64) -> u32 {
         let mut level = 0;
@@ -208,14 +213,14 @@ impl Interrupts {
         }
     }
 
-    /// A tick came: what ended before it delays none of those to come.
+    /// Handles a tick: runs that ended before it cannot delay later ones.
     #[inline(always)]
     pub const fn tick(&mut self) {
         self.hard_began_ns = 0;
         self.hard_ended_ns = 0;
     }
 
-    /// Keeps the run of a handler that is no softirq, unless one since the last tick was longer.
+    /// Keeps the run of a handler that is not a softirq, unless one since the last tick was longer.
     #[inline(always)]
     fn keep_hard(&mut self, handler: u32, began_ns: u64, ended_ns: u64) {
         if ended_ns.saturating_sub(began_ns) > self.hard_ended_ns.saturating_sub(self.hard_began_ns) {
@@ -225,8 +230,8 @@ impl Interrupts {
         }
     }
 
-    /// The handler that is `open` at a level ends. Its time without that of those that interrupted it, in ns; `None` if it is another one
-    /// than began there, or lay too deep. `place`: as for [`Interrupts::innermost`].
+    /// Ends the handler that is `open` at a level. Returns its time without nested handlers, in ns, or `None`
+    /// if another handler began there or it was too deep. `place`: as for [`Interrupts::innermost`].
     #[inline(always)]
     pub fn end(
         &mut self,
@@ -243,7 +248,7 @@ impl Interrupts {
             self.missed += 1;
             return None;
         }
-        // The clock that may be read anywhere steps back by some ns where the time is set right (ktime_get_mono_fast_ns).
+        // The NMI-safe clock steps back by some ns where the time is adjusted (ktime_get_mono_fast_ns).
         let whole_ns = now_ns.saturating_sub(open.began_ns);
         let own_ns = whole_ns.saturating_sub(open.inner_ns);
         if level > 0 {
@@ -304,7 +309,7 @@ mod tests {
         assert_eq!((row.depth, row.missed), (0, 0));
         enter(&mut row, 3, 100);
         enter(&mut row, LOCAL_TIMER, 110);
-        // The end of the timer's never came.
+        // The end of the timer's handler never came.
         assert_eq!(leave(&mut row, 3, 200), None);
         assert_eq!((row.depth, row.missed), (0, 1));
         enter(&mut row, 3, 300);

@@ -1,8 +1,8 @@
-//! The wire between pmbpf's BPF programs and its user side.
+//! Wire format between pmbpf's BPF programs and its user side.
 //!
 //! Only two things belong here: the records that cross (maps, ring buffer, read-only configuration), and the
-//! arithmetic that both sides must agree on. No dependencies, no features, no I/O, so that every line can be
-//! tested on the host and compiled for the kernel.
+//! arithmetic that both sides must agree on. It has no dependencies, no features and no I/O, so every line
+//! can be tested on the host and compiled for the kernel.
 #![no_std]
 
 pub mod changed;

@@ -1,24 +1,26 @@
-//! Locks of user space: which waits for a futex are waits for a lock. A condition variable, a join and an idle worker wait for a futex as
-//! well, and no holder keeps them from running.
+//! Locks of user space: classification of futex waits as waits for a lock. A condition variable, a join and
+//! an idle worker wait for a futex as well, and no holder keeps them from running.
 
-/// `FUTEX_PRIVATE_FLAG` and `FUTEX_CLOCK_REALTIME` (include/uapi/linux/futex.h): how an operation is done, not which it is.
+/// Flags `FUTEX_PRIVATE_FLAG` and `FUTEX_CLOCK_REALTIME` (include/uapi/linux/futex.h): they modify an
+/// operation and do not select it.
 const HOW: u32 = 128 | 256;
-/// `FUTEX_WAIT` and `FUTEX_WAIT_BITSET`.
+/// Operations `FUTEX_WAIT` and `FUTEX_WAIT_BITSET`.
 const WAIT: u32 = 0;
 const WAIT_BITSET: u32 = 9;
-/// `FUTEX_LOCK_PI` and `FUTEX_LOCK_PI2`: the kernel itself hands the lock over.
+/// Operations `FUTEX_LOCK_PI` and `FUTEX_LOCK_PI2`: the kernel itself hands over the lock.
 const LOCK_PI: u32 = 6;
 const LOCK_PI2: u32 = 13;
 
-/// The value that a waiter expects in a lock's futex where others wait for it: 2 in the mutexes of glibc, Rust's standard library and Go's
-/// runtime, 2 or 3 in glibc's rwlocks (`PTHREAD_RWLOCK_FUTEX_USED`). Condition variables, semaphores and notes expect 0 or a sequence
-/// number, a join expects a thread id, and a parked thread of Rust -1.
+/// Value that a waiter expects in the futex of a contended lock: 2 in the mutexes of glibc, Rust's standard
+/// library and Go's runtime, 2 or 3 in glibc's rwlocks (`PTHREAD_RWLOCK_FUTEX_USED`). Condition variables,
+/// semaphores and notes expect 0 or a sequence number, a join expects a thread id, and a parked thread of
+/// Rust -1.
 const CONTENDED: u32 = 2;
-/// musl's mutexes hold the owner's thread id and this bit.
+/// Bit that musl's mutexes hold together with the owner's thread id.
 const CONTENDED_BIT: u32 = 1 << 31;
 
-/// Is it a wait for a lock, of the system call `futex` with this operation and this expected value? Java's monitors and Python's
-/// interpreter lock wait on condition variables: of those nothing is said.
+/// Returns whether the system call `futex` with this operation and this expected value waits for a lock.
+/// Java's monitors and Python's interpreter lock wait on condition variables. Those are not recognised.
 #[must_use]
 #[inline(always)]
 pub const fn is_lock(operation: u32, expected: u32) -> bool {
@@ -30,7 +32,7 @@ pub const fn is_lock(operation: u32, expected: u32) -> bool {
     }
 }
 
-/// Is it an operation on a lock with priority inheritance?
+/// Returns whether an operation is on a lock with priority inheritance.
 #[must_use]
 #[inline(always)]
 pub const fn inherits_priority(operation: u32) -> bool {
@@ -41,7 +43,7 @@ pub const fn inherits_priority(operation: u32) -> bool {
 mod tests {
     use super::{inherits_priority, is_lock};
 
-    /// `FUTEX_WAIT_PRIVATE`; what condition variables use; a join's.
+    /// Operations: `FUTEX_WAIT_PRIVATE`; that of condition variables; that of a join.
     const WAIT_PRIVATE: u32 = 128;
     const WAIT_BITSET_REALTIME: u32 = 9 | 128 | 256;
     const WAIT_BITSET_SHARED: u32 = 9 | 256;

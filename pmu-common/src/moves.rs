@@ -1,35 +1,36 @@
-//! Moves of processes between cgroups. The kernel accounts a running task's CPU time at ticks and switches; what it ran between two of them is
-//! divided here among the cgroups that it was in.
+//! Moves of processes between cgroups. The kernel accounts a running task's CPU time at ticks and switches.
+//! The time between two of them is divided here among the cgroups that the task was in.
 
 use crate::wire;
 
-/// Moves that are kept of a process; a power of two. A task that runs on is accounted at every tick, and what is accounted then ended up to a
-/// tick before: two ticks of 4 ms are as long as 31 moves a quarter of a millisecond apart.
+/// Moves that are kept per process; a power of two. A task that keeps running is accounted at every tick, and
+/// the accounted span may end up to a tick before. Two ticks of 4 ms are as long as 31 moves a quarter of a
+/// millisecond apart.
 pub const MOVES_KEPT: usize = 32;
 
 wire! {
-    /// The last moves of a process. Written by who moves it: the kernel lets one do so at a time.
+    /// Last moves of a process. Written by the mover: the kernel allows one at a time.
     pub struct Moves {
-        /// Moves so far. The one of number n lies at n modulo [`MOVES_KEPT`].
+        /// Number of moves so far. Move number n lies at n modulo [`MOVES_KEPT`].
         pub made: u64,
-        /// When each was (CLOCK_MONOTONIC).
+        /// Time of each move (CLOCK_MONOTONIC).
         pub at_ns: [u64; MOVES_KEPT],
-        /// Slot of the cgroup that each led to, [`crate::count::SLOT_NONE`] of one that is not wanted.
+        /// Slot of the cgroup that each led to; [`crate::count::SLOT_NONE`] for one that is not wanted.
         pub slots: [u32; MOVES_KEPT],
     }
 }
 
-/// What a task ran without a break.
+/// Span that a task ran without a break.
 #[derive(Clone, Copy, Debug)]
 pub struct Ran {
-    /// When it began (CLOCK_MONOTONIC).
+    /// Start of the span (CLOCK_MONOTONIC).
     pub start_ns: u64,
-    /// Up to when its CPU time is accounted.
+    /// Time up to which its CPU time is accounted.
     pub end_ns: u64,
 }
 
 impl Ran {
-    /// How much of it was from one time to another.
+    /// Returns the part of the span between two times.
     #[must_use]
     #[inline(always)]
     pub const fn within(self, from_ns: u64, to_ns: u64) -> u64 {
@@ -39,22 +40,22 @@ impl Ran {
     }
 }
 
-/// What came of a walk back through moves.
+/// Result of a walk back through moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Walk {
-    /// It came to a move that was before the span.
+    /// The walk reached a move before the span.
     Whole,
-    /// What was before the move of this number is to be charged to the cgroup of before.
+    /// The time before the move of this number is to be charged to the previous cgroup.
     Begins(u64),
-    /// The same, but moves before it may have been within the span: they are not kept.
+    /// The same, but earlier moves may have been within the span: they are not kept.
     Lost(u64),
 }
 
-/// Walks back from the last of the moves that were made, and charges what came after each and before the next by `charge`, which says
-/// whether the move was before the span.
+/// Walks back from the last of the `made` moves. `charge` charges the time between each move and the next,
+/// and returns whether the move was before the span.
 #[inline(always)]
 pub fn walk(made: u64, mut charge: impl FnMut(u64) -> bool) -> Walk {
-    // The oldest may be written over at this moment.
+    // The oldest may be overwritten at this moment.
     for back in 1..MOVES_KEPT as u64 {
         if back > made {
             return Walk::Begins(0);
@@ -67,9 +68,9 @@ pub fn walk(made: u64, mut charge: impl FnMut(u64) -> bool) -> Walk {
     if oldest == 0 { Walk::Begins(0) } else { Walk::Lost(oldest) }
 }
 
-/// Up to when a running task's CPU time is accounted (CLOCK_MONOTONIC), of which no clock says more than that it was `ran_ns` after
-/// `switched_ns`, when it got the CPU, without what interrupts and the hypervisor took since then; and between the two bounds, which a tick
-/// apart says.
+/// Returns the time up to which a running task's CPU time is accounted (CLOCK_MONOTONIC). No clock gives it
+/// exactly: it is `ran_ns` after `switched_ns`, when the task got the CPU, plus the time that interrupts and
+/// the hypervisor took since then. The result is limited to the two bounds, a tick apart.
 #[must_use]
 #[inline(always)]
 pub const fn accounted_until_ns(switched_ns: u64, ran_ns: u64, earliest_ns: u64, latest_ns: u64) -> u64 {
@@ -91,8 +92,8 @@ mod tests {
 
     use super::{MOVES_KEPT, Ran, Walk, accounted_until_ns, walk};
 
-    /// What is charged to each slot, in the order of the walk, the present cgroup's as 0, that of before as 9; and what came of the walk. Moves
-    /// by time and slot, the oldest first.
+    /// Returns the charges of each slot, in the order of the walk, and the result of the walk. The present
+    /// cgroup is 0 and the previous one is 9. Moves are by time and slot, the oldest first.
     fn charged(start_ns: u64, end_ns: u64, moves: &[(u64, u32)]) -> (Vec<(u32, u64)>, Walk) {
         let ran = Ran { start_ns, end_ns };
         let mut charges = Vec::new();
@@ -127,7 +128,7 @@ mod tests {
 
     #[test]
     fn what_is_accounted_late_belongs_to_where_it_ran() {
-        // The task is elsewhere by now.
+        // The task is in another cgroup by now.
         assert_eq!(charged(10, 20, &[(25, 1)]), (vec![(9, 10)], Walk::Begins(0)));
         assert_eq!(charged(10, 20, &[(3, 7), (20, 1), (28, 2)]), (vec![(7, 10)], Walk::Whole));
         assert_eq!(charged(10, 20, &[(15, 7), (25, 1)]), (vec![(7, 5), (9, 5)], Walk::Begins(0)));

@@ -1,6 +1,7 @@
-//! Names of maps and programs, as the object files have them. `tests/contract.rs` holds them against the built objects.
+//! Names of maps and programs, as in the object files. `tests/contract.rs` checks them against the built
+//! objects.
 
-/// Maps.
+/// Names of the maps.
 pub mod map {
     /// [`crate::cpu::Control`], one row.
     pub const CONTROL: &str = "CONTROL";
@@ -48,24 +49,24 @@ pub mod map {
     pub const TARGETS: &str = "TARGETS";
     /// [`crate::moves::Moves`] by process id.
     pub const MOVES: &str = "MOVES";
-    /// Late timers waiting for the steal clock, per CPU.
+    /// Late timers that wait for the steal clock, per CPU.
     pub const LATE: &str = "LATE";
-    /// Room to read a stack into, per CPU.
+    /// Buffer that a stack is read into, per CPU.
     pub const SCRATCH: &str = "SCRATCH";
-    /// Room to copy a user stack into, per CPU.
+    /// Buffer that a user stack is copied into, per CPU.
     pub const COPIES: &str = "COPIES";
-    /// Room to read the stack of a task into that blocks, and how many are taken, per CPU.
+    /// Buffer for the stack of a blocking task, and the number of stacks taken, per CPU.
     pub const OFF_CPU_STACKS: &str = "OFF_CPU_STACKS";
     /// The ring buffer.
     pub const RING: &str = "RING";
     /// [`crate::throttling::Throttled`] by address of the run queue.
     pub const THROTTLED: &str = "THROTTLED";
-    /// How often a run queue was throttled.
+    /// Number of times that a run queue was throttled.
     pub const THROTTLES: &str = "THROTTLES";
-    /// aya-log's ring buffer.
+    /// Ring buffer of aya-log.
     pub const LOGS: &str = "AYA_LOGS";
 
-    /// Those that both objects have.
+    /// Maps that both objects have.
     pub const BOTH: [&str; 29] = [
         CONTROL,
         CPUS,
@@ -99,35 +100,35 @@ pub mod map {
     ];
 }
 
-/// Programs.
+/// Names of the programs.
 pub mod program {
-    /// On `sched_switch`.
+    /// Program on `sched_switch`.
     pub const SWITCH: &str = "switch";
-    /// On `sched_wakeup`.
+    /// Program on `sched_wakeup`.
     pub const WAKE: &str = "wake";
-    /// On `sched_wakeup_new`.
+    /// Program on `sched_wakeup_new`.
     pub const WAKE_NEW: &str = "wake_new";
-    /// On `sched_process_fork`.
+    /// Program on `sched_process_fork`.
     pub const FORK: &str = "fork";
-    /// On `sched_process_exec`.
+    /// Program on `sched_process_exec`.
     pub const EXEC: &str = "exec";
-    /// On `sched_prepare_exec` (Linux 6.10): where a launched command starts to count.
+    /// Program on `sched_prepare_exec` (Linux 6.10): where a launched command starts to count.
     pub const RELEASE: &str = "release";
-    /// On `task_rename`, where threads or their names own the counts.
+    /// Program on `task_rename`, where threads or their names own the counts.
     pub const RENAME: &str = "rename";
-    /// On `sched_process_exit`.
+    /// Program on `sched_process_exit`.
     pub const EXIT: &str = "exit";
-    /// On `sched_process_free`, to forget the task; only in the object by address.
+    /// Program on `sched_process_free`, which drops the state of the task; only in the object by address.
     pub const FREE: &str = "free";
-    /// On `cgroup_mkdir`.
+    /// Program on `cgroup_mkdir`.
     pub const CGROUP_CREATE: &str = "cgroup_create";
-    /// On `cgroup_rmdir`.
+    /// Program on `cgroup_rmdir`.
     pub const CGROUP_REMOVE: &str = "cgroup_remove";
-    /// On `cgroup_attach_task`.
+    /// Program on `cgroup_attach_task`.
     pub const CGROUP_MOVE: &str = "cgroup_move";
-    /// On `hrtimer_expire_entry`.
+    /// Program on `hrtimer_expire_entry`.
     pub const TIMER: &str = "timer";
-    /// On a sampling event's overflow, by the event's place in the plan.
+    /// Programs on a sampling event's overflow, by the event's place in the plan.
     pub const SAMPLES: [&str; crate::sample::EVENTS_MAX] = [
         "sample",
         "sample_1",
@@ -146,29 +147,31 @@ pub mod program {
         "sample_14",
         "sample_15",
     ];
-    /// On a tracepoint that is sampled on, by the event's place in the plan.
+    /// Programs on a sampled tracepoint, by the event's place in the plan.
     pub const TRACEPOINT_SAMPLES: [&str; crate::sample::EVENTS_MAX] = [
         "hit", "hit_1", "hit_2", "hit_3", "hit_4", "hit_5", "hit_6", "hit_7", "hit_8", "hit_9", "hit_10",
         "hit_11", "hit_12", "hit_13", "hit_14", "hit_15",
     ];
-    /// Run on each CPU before a drain.
+    /// Program that runs on each CPU before a drain.
     pub const FLUSH: &str = "flush";
-    /// Run once over every task before counting starts; only in the object by type.
+    /// Program that runs once over every task before counting starts; only in the object by type.
     pub const SEED: &str = "seed";
-    /// Run over every task at a drain where time off the CPU counts; only in the object by type.
+    /// Program that runs over every task at a drain where time off the CPU counts; only in the object by
+    /// type.
     pub const WAITS: &str = "waits";
 
-    /// Where the kernel throttles a run queue and lets it go on, by function; for kernels that do not time it.
-    /// They are attached in this order: a begin without an end would stay open.
+    /// Programs with the functions where the kernel throttles and unthrottles a run queue, for kernels that
+    /// do not time it. They are attached in this order: a start without an end would stay open.
     pub const THROTTLING: [(&str, &str); 2] =
         [(UNTHROTTLE, "tg_unthrottle_up"), (THROTTLE, "tg_throttle_down")];
-    /// On `tg_throttle_down`.
+    /// Program on `tg_throttle_down`.
     pub const THROTTLE: &str = "throttle";
-    /// On `tg_unthrottle_up`.
+    /// Program on `tg_unthrottle_up`.
     pub const UNTHROTTLE: &str = "unthrottle";
 
-    /// Where interrupt handlers end and begin, by tracepoint: those of lines and softirqs, and of x86's vectors, which other kernels do not
-    /// have. They are attached in this order: a begin whose end nobody sees would stay open.
+    /// Programs with the tracepoints where interrupt handlers end and begin: those of lines and softirqs, and
+    /// of x86's vectors, which other architectures do not have. They are attached in this order: a start
+    /// without an observed end would stay open.
     pub const INTERRUPTS: [(&str, &str); 14] = [
         ("line_end", "irq_handler_exit"),
         ("line_begin", "irq_handler_entry"),
@@ -185,17 +188,17 @@ pub mod program {
         ("irq_work_end", "irq_work_exit"),
         ("irq_work_begin", "irq_work_entry"),
     ];
-    /// How many of them are on tracepoints of every kernel.
+    /// Number of them on tracepoints of every kernel.
     pub const INTERRUPTS_ANYWHERE: usize = 4;
 
-    /// The program for the plan's event number `event` is one of these two, whichever way it samples; the event's number.
+    /// Returns the event number of a program in [`SAMPLES`] or [`TRACEPOINT_SAMPLES`].
     #[must_use]
     pub fn event_of(program: &str) -> Option<usize> {
         let position = |names: &[&str]| names.iter().position(|name| *name == program);
         position(&SAMPLES).or_else(|| position(&TRACEPOINT_SAMPLES))
     }
 
-    /// Those that both objects have, besides [`SAMPLES`] and [`TRACEPOINT_SAMPLES`].
+    /// Programs that both objects have, besides [`SAMPLES`] and [`TRACEPOINT_SAMPLES`].
     pub const BOTH: [&str; 13] = [
         SWITCH,
         WAKE,
@@ -215,7 +218,7 @@ pub mod program {
 
 /// Maps and programs of the objects for I/O.
 pub mod io {
-    /// Maps.
+    /// Names of the maps.
     pub mod map {
         /// [`crate::io::IoCpu`] by CPU.
         pub const CPUS: &str = "IO_CPUS";
@@ -231,7 +234,7 @@ pub mod io {
         pub const BLOCK_OWNERS: &str = "BLOCK_OWNERS";
         /// [`crate::io::block::BlockCount`] by slot and CPU.
         pub const BLOCK_COUNTS: &str = "BLOCK_COUNTS";
-        /// [`crate::histogram::BlockBuckets`] by slot, lane and which latency.
+        /// [`crate::histogram::BlockBuckets`] by slot, lane and kind of latency.
         pub const BLOCK_LATENCIES: &str = "BLOCK_LATENCIES";
         /// Slot by [`crate::io::IoKey`], of block requests.
         pub const BLOCK_SLOT_OF: &str = "BLOCK_SLOT_OF";
@@ -245,12 +248,12 @@ pub mod io {
         pub const NET_SLOT_OF: &str = "NET_SLOT_OF";
         /// Free slots of packets, lowest on top.
         pub const NET_FREE: &str = "NET_FREE";
-        /// What limits did to bios ([`crate::io::throttle`]), by bio.
+        /// Words of bios that limits check ([`crate::io::throttle`]), by bio.
         pub const HELD: &str = "HELD";
-        /// How many bios came by a limit.
+        /// Number of bios that passed a limit.
         pub const LIMITED: &str = "LIMITED";
 
-        /// All of them: both objects have the same.
+        /// All maps: both objects have the same.
         pub const ALL: [&str; 16] = [
             CPUS,
             RECENT,
@@ -271,38 +274,38 @@ pub mod io {
         ];
     }
 
-    /// Programs.
+    /// Names of the programs.
     pub mod program {
-        /// On `block_rq_insert`.
+        /// Program on `block_rq_insert`.
         pub const INSERT: &str = "block_insert";
-        /// On `block_rq_issue`.
+        /// Program on `block_rq_issue`.
         pub const ISSUE: &str = "block_issue";
-        /// On `block_rq_requeue`.
+        /// Program on `block_rq_requeue`.
         pub const REQUEUE: &str = "block_requeue";
-        /// On `block_rq_merge`.
+        /// Program on `block_rq_merge`.
         pub const MERGE: &str = "block_merge";
-        /// On `block_rq_complete`.
+        /// Program on `block_rq_complete`.
         pub const COMPLETE: &str = "block_complete";
-        /// On `block_bio_queue`, where there are devices that take no requests.
+        /// Program on `block_bio_queue`, where there are devices that take no requests.
         pub const BIO_QUEUE: &str = "bio_queue";
-        /// On `block_bio_complete`, where there are such devices.
+        /// Program on `block_bio_complete`, where there are such devices.
         pub const BIO_COMPLETE: &str = "bio_complete";
-        /// On the function that checks a bio's limit, where a cgroup has one: see [`LIMITS`].
+        /// Program on the function that checks a bio's limit, where a cgroup has one: see [`LIMITS`].
         pub const BIO_LIMIT: &str = "bio_limit";
-        /// On `block_bio_queue`, where a cgroup has such a limit: the bio goes on.
+        /// Program on `block_bio_queue`, where a cgroup has such a limit: the bio continues.
         pub const BIO_GO: &str = "bio_go";
         /// Functions that check limits: since Linux 5.19, and before.
         pub const LIMITS: [&str; 2] = ["__blk_throtl_bio", "blk_throtl_bio"];
-        /// On `cgroup_mkdir`, where cgroups are targets.
+        /// Program on `cgroup_mkdir`, where cgroups are targets.
         pub const CGROUP_CREATE: &str = "io_cgroup_create";
-        /// On `cgroup_rmdir`, where cgroups are targets.
+        /// Program on `cgroup_rmdir`, where cgroups are targets.
         pub const CGROUP_REMOVE: &str = "io_cgroup_remove";
-        /// On every packet that a socket receives.
+        /// Program on every packet that a socket receives.
         pub const RECEIVE: &str = "net_receive";
-        /// On every packet that a socket sends.
+        /// Program on every packet that a socket sends.
         pub const SEND: &str = "net_send";
 
-        /// All of them: both objects have the same.
+        /// All programs: both objects have the same.
         pub const ALL: [&str; 13] = [
             INSERT,
             ISSUE,
@@ -321,7 +324,8 @@ pub mod io {
     }
 }
 
-/// The read-only configuration, a [`crate::config::Config`]; in the objects for I/O, a [`crate::io::config::IoConfig`].
+/// Read-only configuration, a [`crate::config::Config`]; in the objects for I/O, a
+/// [`crate::io::config::IoConfig`].
 pub const CONFIG: &str = "CONFIG";
-/// aya-log's level, a `u8`: 0 is off.
+/// Level of aya-log, a `u8`: 0 is off.
 pub const LOG_LEVEL: &str = "AYA_LOG_LEVEL";

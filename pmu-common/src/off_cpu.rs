@@ -1,45 +1,49 @@
-//! Time off the CPU: what a task waits for, and how a wait is split into the time until it could run again and the rest.
+//! Time off the CPU: kinds of waits, and the division of a wait into the time until the task was able to run
+//! and the rest.
 
 use crate::{
     count::{INHERITS_PRIORITY, TaskState},
     wire,
 };
 
-/// Kinds of waits.
+/// Number of kinds of waits.
 pub const KINDS: usize = 6;
 /// Index of [`OffCpu::ns`]: able to run, and waiting for a CPU.
 pub const RUN_QUEUE: u32 = 0;
-/// The same, kept from it by a cgroup's limit of CPU time (`cpu.max`).
+/// Index of time on the run queue, held back by a cgroup's limit of CPU time (`cpu.max`).
 pub const THROTTLED: u32 = 1;
-/// Blocked, and the kernel counts it as waiting for I/O (`in_iowait`).
+/// Index of blocked time that the kernel counts as waiting for I/O (`in_iowait`).
 pub const IO: u32 = 2;
-/// Blocked in a futex system call.
+/// Index of blocked time in a futex system call.
 pub const LOCK: u32 = 3;
-/// Blocked so that no signal ends it, and not for I/O: locks of the kernel, and whatever else it waits for in that way.
+/// Index of blocked time that no signal ends and that is not for I/O: locks of the kernel, and all other such
+/// waits.
 pub const UNINTERRUPTIBLE: u32 = 4;
-/// Blocked in any other way.
+/// Index of all other blocked time.
 pub const SLEEP: u32 = 5;
 
 /// [`TaskState::off_since_ns`]: the task left its CPU before counting began.
 pub const BEFORE_COUNTING: u64 = 1;
 
-/// Task states (include/linux/sched.h), the same since Linux 4.14: blocked until a signal comes at the latest, blocked so that no signal ends it, not part of the load (an idle
-/// worker of the kernel's), gone.
+/// Task states (include/linux/sched.h), the same since Linux 4.14: blocked until a signal comes at the
+/// latest, blocked so that no signal ends it, dead, not part of the load (an idle worker of the kernel).
 const TASK_INTERRUPTIBLE: u32 = 0x1;
 const TASK_UNINTERRUPTIBLE: u32 = 0x2;
 const TASK_DEAD: u32 = 0x80;
 const TASK_NOLOAD: u32 = 0x400;
 
 wire! {
-    /// Time that tasks of one owner were off the CPU, by kind. A row by slot and CPU is written only by programs that run with
-    /// interrupts off on that CPU, one by slot only by the iterator over tasks.
+    /// Time that tasks of one owner were off the CPU, by kind. A row by slot and CPU is written only by
+    /// programs that run with interrupts off on that CPU. A row by slot is written only by the iterator over
+    /// tasks.
     pub struct OffCpu {
-        /// In ns, by kind; two are free.
+        /// Time in ns, by kind; two are free.
         pub ns: [u64; 8],
     }
 }
 
-/// What a task in this `state` waits for that leaves its CPU, [`LOCK`] excepted; `None` of one that is gone.
+/// Returns the kind of wait of a task in this `state` that leaves its CPU, [`LOCK`] excepted; `None` for a
+/// dead task.
 #[must_use]
 #[inline(always)]
 pub const fn kind_of(state: u32, in_iowait: bool) -> Option<u32> {
@@ -56,23 +60,24 @@ pub const fn kind_of(state: u32, in_iowait: bool) -> Option<u32> {
     }
 }
 
-/// Is it a system call in which a task waits for a futex, of x86-64: `futex`, `futex_waitv`, `futex_wait`?
+/// Returns whether a system call of x86-64 may wait for a futex: `futex`, `futex_waitv`, `futex_wait`.
 #[must_use]
 #[inline(always)]
 pub const fn is_futex_x86_64(call: u32) -> bool {
     matches!(call, 202 | 449 | 455)
 }
 
-/// The same of AArch64.
+/// Returns the same for AArch64.
 #[must_use]
 #[inline(always)]
 pub const fn is_futex_aarch64(call: u32) -> bool {
     matches!(call, 98 | 449 | 455)
 }
 
-/// Can a wait be for a futex that a task begins in this `state`, its number `waits`, where waits for one can be frozen
-/// ([`crate::config::FUTEXES_FREEZE`])? Most are for I/O, a timer or a message. Those for a lock with priority inheritance cannot be frozen: every
-/// eighth wait is looked at, and all of a task of which such a one was seen (`flags`).
+/// Returns whether a wait that begins in this `state` may be for a futex, where waits for futexes can be
+/// frozen ([`crate::config::FUTEXES_FREEZE`]). `waits` is its number. Most waits are for I/O, a timer or a
+/// message. Those for a lock with priority inheritance cannot be frozen. So every eighth wait is checked, and
+/// all waits of a task that was seen in such a one (`flags`).
 #[must_use]
 #[inline(always)]
 pub const fn may_wait_for_futex(state: u32, flags: u32, waits: u64) -> bool {
@@ -80,18 +85,18 @@ pub const fn may_wait_for_futex(state: u32, flags: u32, waits: u64) -> bool {
         && (state != TASK_INTERRUPTIBLE || flags & INHERITS_PRIORITY != 0 || waits & 7 == 0)
 }
 
-/// A wait, or as much of it as is over.
+/// Wait of a task, or the part of it that is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wait {
-    /// Until the task was able to run again, in ns.
+    /// Time until the task was able to run again, in ns.
     pub blocked_ns: u64,
-    /// From then on, in ns.
+    /// Time from then on, in ns.
     pub ready_ns: u64,
 }
 
 impl TaskState {
-    /// The task's wait so far, at `until_ns`; `None` if it is on a CPU, or since when it is off is not known. What came before
-    /// `started_ns` is left out.
+    /// Returns the task's wait so far, at `until_ns`. Returns `None` if it is on a CPU, or the start of the
+    /// wait is not known. Time before `started_ns` is left out.
     #[must_use]
     #[inline(always)]
     pub const fn wait(&self, started_ns: u64, until_ns: u64) -> Option<Wait> {
@@ -115,15 +120,15 @@ impl TaskState {
 }
 
 impl OffCpu {
-    /// Adds time of a kind.
+    /// Adds time of a kind of wait.
     #[inline(always)]
     pub const fn add(&mut self, kind: u32, ns: u64) {
-        // The verifier wants to see that the index is inside.
+        // The verifier requires proof that the index is inside.
         let place = &mut self.ns[kind as usize & 7];
         *place = place.wrapping_add(ns);
     }
 
-    /// Adds another's times.
+    /// Adds the times of another row.
     pub const fn merge(&mut self, other: &Self) {
         let mut kind = 0;
         while kind < self.ns.len() {
@@ -163,7 +168,7 @@ mod tests {
         // A pipe or a socket, or a lock with priority inheritance.
         let looked_at = |flags| (0..80).filter(|&waits| may_wait_for_futex(1, flags, waits)).count();
         assert_eq!((looked_at(0), looked_at(INHERITS_PRIORITY)), (10, 80));
-        // Not until a signal comes; a worker of the kernel's that has nothing to do.
+        // Not ended by a signal; an idle worker of the kernel.
         assert!(!may_wait_for_futex(2, 0, 0) && !may_wait_for_futex(0x402, INHERITS_PRIORITY, 0));
     }
 

@@ -1,49 +1,53 @@
-//! Stacks of tasks that block: which are taken. There may be a million waits a second, so most are left out, and those that are taken
-//! stand for the others.
+//! Selection of the stacks of blocking tasks. There may be a million waits a second, so most are left out,
+//! and the stacks that are taken stand for the others.
 //!
-//! Whether a stack is taken is decided when its task leaves the CPU, by how long its waits were before: with a probability of 2^-k,
-//! where k is not below 0 and falls with that length. So long waits are all taken, and a wait's time multiplied by 2^k is right on
-//! average, whatever the waits are like (Horvitz and Thompson, JASA 47, 1952): the probability never depends on the wait itself.
+//! The decision to take a stack is made when its task leaves the CPU, by the length of its previous waits:
+//! with a probability of 2^-k, where k is not below 0 and falls with that length. So long waits are all
+//! taken. A wait's time multiplied by 2^k is unbiased for any distribution of waits (Horvitz and Thompson,
+//! JASA 47, 1952): the probability never depends on the wait itself.
 //!
-//! To take a stack costs some microseconds. Where the task that wakes it up has to wait for the same CPU meanwhile, the wait is longer by
-//! that, and it is subtracted: of two tasks that take turns on one CPU every 3 µs it would be the most of it.
+//! Taking a stack costs some microseconds. If the task that wakes it up has to wait for the same CPU during
+//! that time, the wait is longer by that, and it is subtracted. For two tasks that take turns on one CPU
+//! every 3 µs it would be most of the wait.
 
 use crate::{count::TaskState, histogram::exponent_of, wire};
 
-/// A window in ns, as a power of two: 134 ms.
+/// Length of a window in ns, as a power of two: 134 ms.
 const WINDOW_BITS: u32 = 27;
-/// Stacks that a CPU takes in a window before it takes fewer.
+/// Stacks that a CPU takes in a window before it lowers its rate.
 pub const TAKEN_MAX: u32 = 32;
-/// The largest k.
+/// Largest value of k.
 pub const THINNING_MAX: u32 = 24;
-/// How long a wait is taken to be of which nothing is known, in ns, as a power of two: 1 ms.
+/// Estimated length of a wait without history, in ns, as a power of two: 1 ms.
 const FIRST_GUESS: u32 = 20;
 
-/// Of [`TaskState::blocking`]: how long its waits were, in ns, as a power of two, plus one; 0 if nothing is known.
+/// Bits of [`TaskState::blocking`] for the estimated length of its waits, in ns, as a power of two, plus one;
+/// 0 if nothing is known.
 const GUESS: u32 = 0xff;
-/// [`TaskState::blocking`]: the stack of the wait that lasts was taken.
+/// [`TaskState::blocking`]: the stack of the present wait was taken.
 const TAKEN: u32 = 1 << 8;
-/// [`TaskState::blocking`]: who woke the task up could not run while its stack was taken.
+/// [`TaskState::blocking`]: the waker could not run while the task's stack was taken.
 const WAITED_FOR: u32 = 1 << 9;
-/// Where [`TaskState::blocking`] holds how long taking the stack took, and in how many ns that is.
+/// Bits of [`TaskState::blocking`] for the time that taking the stack took, and their unit in ns.
 const TAKING_BIT: u32 = 10;
 const TAKING_UNIT_BITS: u32 = 4;
 const TAKING_MAX: u64 = u32::MAX as u64 >> TAKING_BIT;
 
 wire! {
-    /// How many stacks of tasks that block a CPU takes. Written only by programs that run with interrupts off on that CPU.
+    /// Rate at which a CPU takes stacks of blocking tasks. Written only by programs that run with interrupts
+    /// off on that CPU.
     pub struct Pace {
-        /// When its window began (CLOCK_MONOTONIC, ns).
+        /// Time when its window began (CLOCK_MONOTONIC, ns).
         pub since_ns: u64,
-        /// Stacks taken in that window.
+        /// Number of stacks taken in that window.
         pub taken: u32,
-        /// Waits that are as long as this, in ns, as a power of two, are all taken.
+        /// Length from which on all waits are taken, in ns, as a power of two.
         pub level: u32,
     }
 }
 
 impl Pace {
-    /// k of a wait that begins at `now_ns` and may take about 2^`guess` ns.
+    /// Returns k of a wait that begins at `now_ns` and is estimated at 2^`guess` ns.
     #[must_use]
     #[inline(always)]
     pub const fn thinning(&mut self, guess: u32, now_ns: u64) -> u32 {
@@ -59,7 +63,7 @@ impl Pace {
         if above < THINNING_MAX { above } else { THINNING_MAX }
     }
 
-    /// A stack was taken at `now_ns`.
+    /// Counts a stack that was taken at `now_ns`.
     #[inline(always)]
     pub const fn took(&mut self, now_ns: u64) {
         self.taken += 1;
@@ -72,7 +76,7 @@ impl Pace {
     }
 }
 
-/// Is it taken? `random` is 32 random bits.
+/// Returns whether a stack is taken. `random` is 32 random bits.
 #[must_use]
 #[inline(always)]
 pub const fn is_taken(thinning: u32, random: u32) -> bool {
@@ -80,7 +84,7 @@ pub const fn is_taken(thinning: u32, random: u32) -> bool {
 }
 
 impl TaskState {
-    /// How long the task's next wait may take in ns, as a power of two.
+    /// Returns the estimated length of the task's next wait in ns, as a power of two.
     #[must_use]
     #[inline(always)]
     pub const fn guess(&self) -> u32 {
@@ -90,13 +94,13 @@ impl TaskState {
         }
     }
 
-    /// The task blocks, and its stack is not taken.
+    /// Records that the task blocks without its stack being taken.
     #[inline(always)]
     pub const fn block(&mut self) {
         self.blocking &= GUESS;
     }
 
-    /// The task blocks, and its stack was taken, which took so many ns.
+    /// Records that the task blocks, and that taking its stack took `taking_ns`.
     #[inline(always)]
     pub const fn block_with_stack(&mut self, taking_ns: u64) {
         let units = taking_ns >> TAKING_UNIT_BITS;
@@ -104,21 +108,22 @@ impl TaskState {
         self.blocking = self.blocking & GUESS | TAKEN | (units as u32) << TAKING_BIT;
     }
 
-    /// Was the stack of the wait that lasts taken?
+    /// Returns whether the stack of the present wait was taken.
     #[must_use]
     #[inline(always)]
     pub const fn has_stack(&self) -> bool {
         self.blocking & TAKEN != 0
     }
 
-    /// Who wakes the task up runs on the CPU that took the stack.
+    /// Records that the waker runs on the CPU that took the stack.
     #[inline(always)]
     pub const fn wake_on_its_cpu(&mut self) {
         self.blocking |= WAITED_FOR;
     }
 
-    /// A wait of so many ns is over: how long it was in ns, without what taking the stack added, if its stack was taken. What is guessed
-    /// next is as long as it was, and no less than half of what was guessed.
+    /// Ends a wait of `blocked_ns`. Returns its length in ns without the time that taking the stack added, if
+    /// its stack was taken. The next estimate is the length of this wait, and at least half of the last
+    /// estimate.
     #[inline(always)]
     pub const fn unblock(&mut self, blocked_ns: u64) -> Option<u64> {
         let taking_ns = if self.blocking & WAITED_FOR != 0 {
@@ -141,7 +146,7 @@ mod tests {
     use super::{Pace, THINNING_MAX, WINDOW_BITS, is_taken};
     use crate::count::TaskState;
 
-    /// Random numbers (Steele, Lea and Flood's SplitMix).
+    /// Random number generator (Steele, Lea and Flood's SplitMix).
     struct Random(u64);
 
     impl Random {
@@ -153,8 +158,8 @@ mod tests {
         }
     }
 
-    /// What is taken of a second of waits of several tasks, one after the other on one CPU: how many, and the time they stand for over the
-    /// time that they took.
+    /// Simulates a second of waits of several tasks, one after the other on one CPU. Returns the number of
+    /// stacks taken, and the ratio of the time that they stand for to the time that the waits took.
     fn taken(tasks: &[(u64, u64)], seed: u64) -> (u64, f64) {
         let (mut pace, mut random, mut now_ns) = (Pace::ZERO, Random(seed), 1_000);
         let mut states: std::vec::Vec<TaskState> = tasks.iter().map(|_| TaskState::ZERO).collect();
@@ -184,7 +189,8 @@ mod tests {
 
     #[test]
     fn times_are_right_on_average_and_stacks_are_few() {
-        // Waits of a lock and of a timer, of two tasks that wait now long and now short, and of one that sleeps.
+        // Waits of a lock and of a timer, of two tasks with both long and short waits, and of one that
+        // sleeps.
         let tasks = [(2_000, 3_000), (100_000, 120_000), (5_000, 9_000_000), (50_000_000, 50_000_000)];
         let runs: std::vec::Vec<(u64, f64)> = (0..200).map(|seed| taken(&tasks, seed)).collect();
         let mean = runs.iter().map(|(_, ratio)| ratio).sum::<f64>() / runs.len() as f64;
@@ -206,7 +212,7 @@ mod tests {
         assert!((13..30).contains(&pace.level), "{}", pace.level);
         assert_eq!(pace.thinning(30, now_ns), 0);
         assert!(pace.thinning(12, now_ns) > 0);
-        // What is quiet for long forgets that it was not.
+        // A long quiet time clears the history.
         assert_eq!(pace.thinning(0, now_ns + (60 << WINDOW_BITS)), 0);
         pace.level = u32::MAX;
         assert_eq!(pace.thinning(0, now_ns + (60 << WINDOW_BITS)), THINNING_MAX);

@@ -1,28 +1,29 @@
-//! What a sample leaves behind: a count per owner, and a count per address in one of two tables per CPU.
+//! Counts of a sample: one per owner, and one per address in one of two tables per CPU.
 //!
-//! The program writes one table while user space reads and clears the other, so nothing is locked, nothing is lost
-//! between reading and clearing, and reading needs no system call.
+//! The program writes one table while user space reads and clears the other. So no lock is needed, no sample
+//! is lost between reading and clearing, and reading needs no system call.
 
 use crate::wire;
 
-/// Events that can be sampled on at once. Each has a program of its own, so that the programs need no helper to know
-/// which of them overflowed (`bpf_get_attach_cookie` knows no perf events before Linux 5.15).
+/// Events that can be sampled on at once. Each has a separate program, so that the programs need no helper to
+/// identify the event that overflowed (`bpf_get_attach_cookie` does not support perf events before Linux
+/// 5.15).
 pub const EVENTS_MAX: usize = 16;
 
-/// Entries that are looked at before an address is given up.
+/// Entries that are searched before an address is given up.
 pub const HOT_PROBES: u32 = 8;
 
 wire! {
-    /// Samples of one owner on one CPU by one event. Written only by the sampling programs of that CPU, of which the kernel
-    /// runs one at a time.
+    /// Samples of one owner on one CPU by one event. Written only by the sampling programs of that CPU. The
+    /// kernel runs one of them at a time.
     pub struct SampleCount {
         /// Samples in user mode.
         pub user: u64,
         /// Samples in kernel mode.
         pub kernel: u64,
-        /// Samples that found interrupts masked: only an NMI can see them.
+        /// Samples with interrupts masked: only an NMI can see them.
         pub masked: u64,
-        /// Changes whenever the row does; compared, never shown.
+        /// Number that changes whenever the row does; compared, never shown.
         pub changes: u64,
         /// Keeps a row at a cache line.
         pub reserved: [u64; 4],
@@ -30,32 +31,32 @@ wire! {
 
     /// Samples at one address within one [epoch](hot_epoch). Free while `count` is 0.
     pub struct Hot {
-        /// Instruction address.
+        /// Address of the instruction.
         pub address: u64,
-        /// Process, 0 for a kernel address.
+        /// Process id, 0 for a kernel address.
         pub tgid: u32,
-        /// Owner's slot.
+        /// Slot of the owner.
         pub slot: u32,
-        /// Samples.
+        /// Number of samples.
         pub count: u32,
-        /// Event that overflowed: its place in the plan.
+        /// Event that overflowed, by its place in the plan.
         pub event: u32,
-        /// When the first of them was taken (CLOCK_MONOTONIC, ns).
+        /// Time when the first of them was taken (CLOCK_MONOTONIC, ns).
         pub first_ns: u64,
     }
 }
 
 impl Hot {
-    /// The time by which the last of these samples was taken, where epochs last `1 << shift` ns.
+    /// Returns the time by which the last of these samples was taken, where epochs last `1 << shift` ns.
     #[must_use]
     pub const fn last_ns(&self, shift: u32) -> u64 {
         if self.count <= 1 { self.first_ns } else { self.first_ns | ((1 << shift) - 1) }
     }
 }
 
-/// Length of an epoch as a power of two in ns, in which samples at one address share a row, where so many samples are expected
-/// between two drains and a table has so many entries: 65 µs, in which hardly two samples are taken, unless the table cannot hold a
-/// row for each.
+/// Returns the length of an epoch as a power of two in ns. Samples at one address within an epoch share a
+/// row. `samples` are expected between two drains, and a table has `entries`. The epoch is 65 µs, in which
+/// hardly two samples are taken, unless the table cannot hold a row for each.
 #[must_use]
 pub const fn hot_epoch_shift(samples: u32, entries: u32) -> u32 {
     let (mut shift, mut room) = (HOT_EPOCH_SHIFT.0, entries as u64 / 2);
@@ -66,17 +67,18 @@ pub const fn hot_epoch_shift(samples: u32, entries: u32) -> u32 {
     shift
 }
 
-/// The shortest epoch and the longest: 65 µs and 4 s.
+/// Shortest and longest epoch: 65 µs and 4 s.
 const HOT_EPOCH_SHIFT: (u32, u32) = (16, 32);
 
-/// Number of the epoch of a time, so that what is mapped at an address can be looked up as it was at the time of a sample.
+/// Returns the number of the epoch of a time. With it the mapping of an address is looked up as it was at the
+/// time of a sample.
 #[must_use]
 #[inline(always)]
 pub const fn hot_epoch(at_ns: u64, shift: u32) -> u64 {
     at_ns >> shift
 }
 
-/// First entry to look at for an address, before the table's mask.
+/// Returns the first entry to search for an address, before the table's mask.
 #[must_use]
 #[inline(always)]
 pub const fn hot_hash(address: u64, tgid: u32, slot: u32, event: u32, epoch: u64) -> u32 {
@@ -86,8 +88,9 @@ pub const fn hot_hash(address: u64, tgid: u32, slot: u32, event: u32, epoch: u64
     (mixed >> 32) as u32
 }
 
-/// How far from an entry the next one to look at is. Rows of one address are as many as its samples: where entries beside each other
-/// were looked at, 0.4 % of the samples of a table that was half full found none.
+/// Returns the distance from an entry to the next one to search. An address has as many rows as samples. When
+/// neighbouring entries were searched, 0.4 % of the samples did not find a free one in a table that was half
+/// full.
 #[must_use]
 #[inline(always)]
 pub const fn hot_step(start: u32) -> u32 {

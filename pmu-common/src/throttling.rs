@@ -1,28 +1,30 @@
-//! What of a wait for a CPU a limit of CPU time takes, by the clock of a run queue that is throttled from time to time.
+//! Part of a wait for a CPU that a limit of CPU time takes, by the clock of a run queue that is throttled at
+//! times.
 
 use crate::wire;
 
 wire! {
-    /// How long a run queue has been throttled since the programs were attached, where the kernel keeps no such clock (CLOCK_MONOTONIC).
-    /// Written with the run queue locked.
+    /// Time that a run queue has been throttled since the programs were attached (CLOCK_MONOTONIC), where the
+    /// kernel keeps no such clock. Written with the run queue locked.
     pub struct Throttled {
-        /// In times that are over, in ns.
+        /// Sum of the throttled times that are over, in ns.
         pub ended_ns: u64,
-        /// Since when it is; 0 while it is not.
+        /// Time since when it is throttled; 0 while it is not.
         pub since_ns: u64,
     }
 }
 
-/// How long a run queue has been throttled in all at `now_ns`, `ended_ns` of it in times that are over and the rest since `since_ns`, which is
-/// 0 while none goes on.
+/// Returns the total time that a run queue has been throttled at `now_ns`: `ended_ns` in times that are over,
+/// and the rest since `since_ns`. `since_ns` is 0 while it is not throttled.
 #[must_use]
 #[inline(always)]
 pub const fn so_far(ended_ns: u64, since_ns: u64, now_ns: u64) -> u64 {
     if since_ns == 0 || now_ns <= since_ns { ended_ns } else { ended_ns.wrapping_add(now_ns - since_ns) }
 }
 
-/// What of a wait of `wait_ns` a limit took, on a run queue that had been throttled for `before_ns` when it began and for `ended_ns` when it
-/// ended. A run queue that is gone may say anything: at most the wait is taken.
+/// Returns the part of a wait of `wait_ns` that a limit took. The run queue had been throttled for
+/// `before_ns` when the wait began and for `ended_ns` when it ended. A freed run queue may read as anything:
+/// the result is at most the wait.
 #[must_use]
 #[inline(always)]
 pub const fn of_wait(before_ns: u64, ended_ns: u64, wait_ns: u64) -> u64 {
@@ -39,7 +41,7 @@ mod tests {
 
     #[test]
     fn a_task_that_comes_while_its_run_queue_is_throttled_is_held_back_for_the_rest_only() {
-        // Throttled from 100 to 180, and the task waits from 160 on until 190.
+        // The run queue is throttled from 100 to 180, and the task waits from 160 to 190.
         let before_ns = so_far(40, 100, 160);
         assert_eq!(before_ns, 100);
         assert_eq!(of_wait(before_ns, 40 + 80, 30), 20);

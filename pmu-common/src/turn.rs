@@ -1,63 +1,66 @@
-//! Counters per owner: which events are read on a CPU, and what an owner's row of a slice holds.
+//! Counters per owner: the events that are read on a CPU, and the contents of an owner's row of a slice.
 //!
-//! A row has *places*, in the order of the events: those that always count, then those of the group in force. A group
-//! takes one place for the time it was on counters, and one for each event. An event's descriptor lies in the map
-//! `COUNTERS` at the same place, counted from its CPU's first, those of a group in force shifted to where it lies.
+//! A row has *places*, in the order of the events: those that always count, then those of the group in force.
+//! A group takes one place for its running time, and one for each event. An event's descriptor lies in the
+//! map `COUNTERS` at the same place, counted from the first one of its CPU. Descriptors of a group in force
+//! are shifted by the group's offset.
 
 use crate::wire;
 
-/// Places of a row.
+/// Number of places of a row.
 pub const PLACES: usize = 28;
 
 /// [`Turn::heads`], [`Slice::next`]: no slot.
 pub const NO_SLOT: u64 = u64::MAX;
 
 wire! {
-    /// One row of the map `TURNS`, by CPU. Words that user space sets are read by `flush` only, which it runs next;
-    /// everything else is written with interrupts off on that CPU.
+    /// One row of the map `TURNS`, by CPU. Words that user space sets are read only by `flush`, which it runs
+    /// next. All other words are written with interrupts off on that CPU.
     pub struct Turn {
-        /// Set by user space: the slice to begin at the next flush; slices are numbered from 1.
+        /// Set by user space: slice to begin at the next flush; slices are numbered from 1.
         pub wanted_slice: u64,
-        /// Set by user space: what is added to a place from [`Turn::always`] on to find its event.
+        /// Set by user space: offset of the events of places from [`Turn::always`] on.
         pub wanted_shift: u64,
-        /// Set by user space: places, a bit each, of running times; a group's leader counts in the place that follows.
+        /// Set by user space: places of running times, one bit each. A group's leader counts in the place
+        /// that follows.
         pub wanted_leaders: u64,
         /// Set by user space: places of the other events.
         pub wanted_members: u64,
-        /// Set by user space, once: places of groups that always count.
+        /// Set by user space, once: number of places of groups that always count.
         pub always: u64,
-        /// The slice in force, 0 while there is none.
+        /// Slice in force, 0 while there is none.
         pub slice: u64,
-        /// As wanted when the slice began.
+        /// Value wanted when the slice began.
         pub shift: u64,
-        /// As wanted when the slice began.
+        /// Value wanted when the slice began.
         pub leaders: u64,
-        /// As wanted when the slice began.
+        /// Value wanted when the slice began.
         pub members: u64,
-        /// The slot whose row was first used last, in the slice of this parity; [`NO_SLOT`] if none was.
+        /// Last slot to enter the slice of this parity; [`NO_SLOT`] if none did.
         pub heads: [u64; 2],
         /// Enabled time of the first group when it was last read, in ns.
         pub enabled_ns: u64,
-        /// When that was (CLOCK_MONOTONIC).
+        /// Time of that reading (CLOCK_MONOTONIC).
         pub read_ns: u64,
-        /// What each place read last.
+        /// Last reading of each place.
         pub last: [u64; PLACES],
         /// Keeps a row at whole cache lines.
         pub reserved: [u64; 7],
     }
 
-    /// One row of the map `SLICES`, by slot, CPU, and the slice's parity. Slot [`crate::config::Config::slots`], one
-    /// beyond the last, takes what nobody owns. A row of another slice counts as zero.
+    /// One row of the map `SLICES`, by slot, CPU, and the slice's parity. Slot
+    /// [`crate::config::Config::slots`], one beyond the last, takes unowned counts. A row of another slice
+    /// counts as zero.
     pub struct Slice {
-        /// The slice that it belongs to.
+        /// Slice that the row belongs to.
         pub slice: u64,
-        /// The next slot that was used in the slice on this CPU.
+        /// Next slot that was used in the slice on this CPU.
         pub next: u64,
         /// Time that the owner ran, by the clock of the first group, in ns.
         pub time_ns: u64,
         /// Keeps the places together.
         pub reserved: u64,
-        /// What was added up in each place.
+        /// Sum of each place.
         pub places: [u64; PLACES],
     }
 }
@@ -66,10 +69,10 @@ const _: () = assert!(size_of::<Turn>().is_multiple_of(64), "rows of two CPUs mu
 const _: () = assert!(size_of::<Slice>().is_multiple_of(64), "rows of two CPUs must not share a cache line");
 
 impl Turn {
-    /// Takes over what is wanted; the first place to read for it without accounting what it has counted.
+    /// Applies the wanted values. Returns the first place to read without accounting its count.
     #[inline(always)]
     pub const fn begin(&mut self) -> usize {
-        // What always counts goes on from its last reading: nothing falls between two slices.
+        // Events that always count continue from their last reading: no count is lost between two slices.
         let from = if self.slice == 0 { 0 } else { self.always as usize };
         self.slice = self.wanted_slice;
         self.shift = self.wanted_shift;
@@ -79,9 +82,9 @@ impl Turn {
         from
     }
 
-    /// Time since the first group was last read, in ns, and from now on. By the group's own clock, to which its running
-    /// time compares exactly; by ours while it has never run: before Linux 5.17 such a group's enabled time has an
-    /// origin of its own (kernel/events/core.c, `calc_timer_values`).
+    /// Returns the time since the first group was last read, in ns, and restarts it. By the group's clock,
+    /// which its running time is compared with. By CLOCK_MONOTONIC while it has never run: before Linux 5.17
+    /// such a group's enabled time has a different origin (kernel/events/core.c, `calc_timer_values`).
     #[inline(always)]
     pub const fn time_since(&mut self, enabled_ns: u64, now_ns: u64) -> u64 {
         let by_group_ns = enabled_ns.wrapping_sub(self.enabled_ns);
@@ -91,7 +94,8 @@ impl Turn {
         if self.last[0] == 0 { by_us_ns } else { by_group_ns }
     }
 
-    /// The same, where the group could not be read: by our own clock. It is enabled no longer, so its clock stands.
+    /// Returns the same by CLOCK_MONOTONIC, where the group could not be read. It is no longer enabled, so
+    /// its clock stands.
     #[inline(always)]
     pub const fn time_unread(&mut self, now_ns: u64) -> u64 {
         since(&mut self.read_ns, now_ns)
@@ -99,7 +103,8 @@ impl Turn {
 }
 
 impl Slice {
-    /// Makes the row one of `slice`. What to keep of its places: all bits, or none if they are of another slice.
+    /// Makes the row one of `slice`. Returns the bits to keep of its places: all, or none if they are of
+    /// another slice.
     #[inline(always)]
     pub const fn enter(&mut self, slice: u64) -> u64 {
         if self.slice == slice {
@@ -111,7 +116,8 @@ impl Slice {
     }
 }
 
-/// Difference of a counter's readings, from now on: counters only grow, and a wrap is harmless.
+/// Returns the difference of a counter's readings and keeps the new one. Counters only grow, and a wrap is
+/// harmless.
 #[must_use]
 #[inline(always)]
 pub const fn since(last: &mut u64, now: u64) -> u64 {

@@ -1,11 +1,12 @@
-//! What may cross between kernel and user space: integers, arrays of them, and padding-free structs of those.
+//! Types that may cross between kernel and user space: integers, arrays of them, and padding-free structs of
+//! those.
 
-/// A type whose bytes mean the same on both sides.
+/// Type with the same bytes on both sides.
 ///
 /// # Safety
 ///
-/// Every bit pattern must be a valid value, and the type must have no padding. Use [`wire!`](crate::wire!), which
-/// checks both at compile time, instead of writing an implementation.
+/// Every bit pattern must be a valid value, and the type must have no padding. Use [`wire!`](crate::wire!),
+/// which checks both at compile time, instead of writing an implementation.
 pub unsafe trait Wire: Copy + 'static {}
 
 macro_rules! integers {
@@ -19,7 +20,8 @@ integers!(u8, u16, u32, u64, i32, i64);
 // SAFETY: an array has the layout of its elements, one after the other.
 unsafe impl<T: Wire, const N: usize> Wire for [T; N] {}
 
-/// Declares structs that implement [`Wire`]: `repr(C)`, every field `Wire`, no padding (checked at compile time).
+/// Declares structs that implement [`Wire`]: `repr(C)`, every field `Wire`, no padding (checked at compile
+/// time).
 ///
 /// Each struct also gets `ZERO`, the value of untouched map memory.
 #[macro_export]
@@ -36,11 +38,12 @@ macro_rules! wire {
             assert!(size_of::<$name>() == 0 $(+ size_of::<$kind>())+, "a wire struct must not have padding");
         };
 
-        // SAFETY: repr(C), every field is Wire and the sizes add up (both checked above), so there is no padding.
+        // SAFETY: repr(C), every field is Wire and the sizes add up (both checked above), so there is no
+        // padding.
         unsafe impl $crate::wire::Wire for $name {}
 
         impl $name {
-            /// The value of untouched map memory.
+            /// Value of untouched map memory.
             // SAFETY: all zero bytes are a valid value of every Wire type.
             $vis const ZERO: Self = unsafe { ::core::mem::zeroed() };
         }
@@ -51,14 +54,15 @@ macro_rules! wire {
     )+};
 }
 
-/// The bytes of a wire value, as they cross.
+/// Returns the bytes of a wire value, as they cross.
 #[must_use]
 pub fn bytes_of<T: Wire>(value: &T) -> &[u8] {
-    // SAFETY: T has no padding, so each of its size_of::<T>() bytes is initialised; the borrow keeps it alive.
+    // SAFETY: T has no padding, so each of its size_of::<T>() bytes is initialised; the borrow keeps it
+    // alive.
     unsafe { core::slice::from_raw_parts(core::ptr::from_ref(value).cast::<u8>(), size_of::<T>()) }
 }
 
-/// Reads a wire value from the front of `bytes`, at any alignment. `None` if there are too few bytes.
+/// Reads a wire value from the front of `bytes`, at any alignment. Returns `None` if there are too few bytes.
 #[must_use]
 pub fn read<T: Wire>(bytes: &[u8]) -> Option<T> {
     if bytes.len() < size_of::<T>() {
@@ -73,11 +77,11 @@ mod tests {
     use super::{bytes_of, read};
 
     wire! {
-        /// Two fields of one alignment.
+        /// Struct of two fields with one alignment.
         pub(super) struct Pair {
-            /// First.
+            /// The first field.
             pub low: u64,
-            /// Second.
+            /// The second field.
             pub high: [u32; 2],
         }
     }

@@ -1,4 +1,4 @@
-//! Moves what a task did since it was last seen to its owner's row.
+//! Accounting of tasks: adds the counts of a task since it was last seen to its owner's row.
 
 use core::ptr;
 
@@ -22,18 +22,19 @@ use crate::{
     off_cpu, owner, target, task, throttling, wait,
 };
 
-/// What became of a task that was to be accounted. Every field has a value, also where there is no state: what an `Option` leaves open the
-/// compiler may spill, which the verifier takes for a read of a register that was never written.
+/// Result of accounting a task. Every field has a value, also where there is no state. The compiler may spill
+/// the undefined part of an `Option`, which the verifier takes for a read of a register that was never
+/// written.
 pub(crate) struct Accounted {
-    /// Its state; null if nothing is known of it.
+    /// State of the task; null if there is none.
     pub(crate) task: *mut TaskState,
-    /// Did it lose its CPU although it could have gone on?
+    /// Whether it lost its CPU although it could have continued.
     pub(crate) preempted: bool,
-    /// Its owner's slot, [`SLOT_NONE`] if it is not wanted or nothing is counted here.
+    /// Slot of its owner; [`SLOT_NONE`] if it is not wanted or nothing is counted here.
     pub(crate) slot: u32,
-    /// CPU time that it has had since it was last accounted; 0 if that is not known.
+    /// CPU time since it was last accounted; 0 if that is not known.
     pub(crate) cpu_time_ns: u64,
-    /// CPU time that it has had since it began, 0 likewise.
+    /// CPU time since it began; 0 likewise.
     pub(crate) sum_exec_ns: u64,
 }
 
@@ -42,8 +43,8 @@ impl Accounted {
         Self { task: ptr::null_mut(), preempted: false, slot: SLOT_NONE, cpu_time_ns: 0, sum_exec_ns: 0 };
 }
 
-/// Accounts `task`, with this thread id, which is about to leave `cpu` or still runs on it, up to the time that `until_ns` gives (CLOCK_MONOTONIC).
-/// Call with interrupts off, on that CPU.
+/// Accounts `task`, with this thread id, up to the time that `until_ns` returns (CLOCK_MONOTONIC). The task
+/// is about to leave `cpu` or still runs on it. Call with interrupts off, on that CPU.
 #[inline(always)]
 pub(crate) fn account<A: Access>(
     (task, tid): (Pointer, u32),
@@ -55,7 +56,7 @@ pub(crate) fn account<A: Access>(
         begin::<A>(task, counts);
         return Accounted::NOTHING;
     };
-    // SAFETY: a task's state is written only where the task runs, and this is there.
+    // SAFETY: a task's state is written only where the task runs, which is here.
     let state = unsafe { &mut *pointer };
     if state.flags & WAITS_FOR_EXEC != 0 {
         wait::forget(state);
@@ -93,7 +94,7 @@ pub(crate) fn account<A: Access>(
     accounted
 }
 
-/// A task of which there is no state: what it did until now is not known to be ours.
+/// Begins a task without state: its counts until now cannot be attributed.
 #[inline(always)]
 fn begin<A: Access>(task: Pointer, counts: &CpuCount) {
     let wanted = if A::CREATES_ANYWHERE {
@@ -106,13 +107,13 @@ fn begin<A: Access>(task: Pointer, counts: &CpuCount) {
     }
 }
 
-/// Is a task where it would be counted? Only a cgroup says more than the task itself.
+/// Returns whether a task is where it would be counted. Only a cgroup decides more than the task itself.
 #[inline(always)]
 fn is_in_target(task: Pointer) -> bool {
     config!(filter) != FILTER_CGROUPS || target::cgroup(task::cgroup_and_id(task).1)
 }
 
-/// Makes `state` name the owner of what was done; time from before moves to other cgroups goes to those that the task was in.
+/// Sets the owner in `state`. Time before moves to other cgroups goes to those that the task was in.
 #[inline(always)]
 fn settle<A: Access>(
     (task, tid): (Pointer, u32),
@@ -128,7 +129,7 @@ fn settle<A: Access>(
         return;
     }
     let id = identity::cgroup_id::<A>(task::cgroup::<A>(task));
-    // What is no target may have become one.
+    // A task that was not a target may have become one.
     let asks = config!(follows) != 0 && state.slot == SLOT_NONE && state.asked != counts.counted;
     let former = Former { cgroup: state.cgroup, slot: state.slot };
     if id != state.cgroup || state.slot == SLOT_UNRESOLVED || asks {
@@ -142,8 +143,8 @@ fn settle<A: Access>(
     }
 }
 
-/// Gives a task that is about to run its owner's slot where samples cannot do so themselves: in an NMI before Linux 5.11. One that has
-/// moved since it was last accounted is left to [`settle`].
+/// Sets the owner's slot of a task that is about to run where samples cannot do so themselves: in an NMI
+/// before Linux 5.11. A task that has moved since it was last accounted is left to [`settle`].
 #[inline(always)]
 pub(crate) fn resolve_for_samples<A: Access>(task: Pointer, state: &mut TaskState, counts: &CpuCount) {
     let waits = state.flags & WAITS_FOR_EXEC != 0;
@@ -168,7 +169,8 @@ fn add(slot: u32, (cpu, counts): (u32, &mut CpuCount), done: &Reading, wait_ns: 
         let bucket = masked(count.add_wait(wait_ns), RUNQUEUE.buckets);
         let buckets = LATENCIES.get_ptr_mut(index)?.cast::<u32>();
         let bucket = buckets.wrapping_add(bucket);
-        // SAFETY: `masked` kept the index below their number, so this is inside a live row that only this CPU writes.
+        // SAFETY: `masked` kept the index below their number, so this is inside a live row that only this CPU
+        // writes.
         let bucket = unsafe { &mut *bucket };
         *bucket = bucket.wrapping_add(1);
     }

@@ -1,5 +1,5 @@
-//! pmbpf's kernel side by address: programs on raw tracepoints, with the state of a task in a hash. The files are those of
-//! `by_type`.
+//! Kernel side of pmbpf by address: programs on raw tracepoints, with the state of a task in a hash. The
+//! files are those of `by_type`.
 #![no_std]
 #![no_main]
 #![cfg_attr(
@@ -45,11 +45,11 @@ mod throttling;
 mod timer;
 mod wait;
 
-/// How this object's programs reach tasks.
+/// Access of this object's programs to tasks.
 use access::Probed as Way;
 use probed::tracepoint;
 
-/// Rows per CPU.
+/// Rows of each CPU.
 use maps::CPUS;
-/// What the loader tells the programs.
+/// Configuration that the loader passes to the programs.
 use pmu_common::config::Config as Settings;

@@ -1,5 +1,5 @@
-//! pmbpf's kernel side by type: programs on BTF-typed tracepoints, with the state of a task in the task. The same
-//! files make `by_address`, for older kernels; arithmetic is in pmu-common.
+//! Kernel side of pmbpf by type: programs on BTF-typed tracepoints, with the state of a task in the task. The
+//! same files make `by_address`, for older kernels. Arithmetic is in pmu-common.
 #![no_std]
 #![no_main]
 #![cfg_attr(
@@ -46,10 +46,10 @@ mod typed;
 mod wait;
 mod waiting;
 
-/// How this object's programs reach tasks.
+/// Access of this object's programs to tasks.
 use typed::{Typed as Way, tracepoint};
 
-/// Rows per CPU.
+/// Rows of each CPU.
 use maps::CPUS;
-/// What the loader tells the programs.
+/// Configuration that the loader passes to the programs.
 use pmu_common::config::Config as Settings;

@@ -25,15 +25,16 @@ tracepoint! {
     cgroup_create on "cgroup_mkdir", context => try_create::<Way>(&context, context.arg(0), context.arg(1))
 }
 
-/// Makes it a target if its parent is one or it had been one itself, and sends the path: it may be gone before user space can look it up.
-/// What is no target is told of at once where user space may make it one.
+/// Makes the cgroup a target if its parent is one or it had been one itself, and sends the path: it may be
+/// gone before user space can look it up. A cgroup that is not a target is reported at once where user space
+/// may make it one.
 #[inline(always)]
 fn try_create<A: Access>(context: &impl EbpfContext, cgroup: Pointer, path: Pointer) -> Option<()> {
     if !identity::is_v2::<A>(cgroup) {
         return None;
     }
     let id = identity::cgroup_id::<A>(cgroup);
-    // The kernel tells of a cgroup before it can be entered (kernel/cgroup/cgroup.c, `cgroup_mkdir`).
+    // The kernel reports a cgroup before it can be entered (kernel/cgroup/cgroup.c, `cgroup_mkdir`).
     let (kind, flags) = match target::adopt(cgroup, id, path) {
         true if config!(by) == BY_CGROUP => (CGROUP, ring_event::AT_TICK),
         false if config!(follows) != 0 => (OTHER_CGROUP, ring_event::wake_if(true)),
@@ -45,7 +46,7 @@ fn try_create<A: Access>(context: &impl EbpfContext, cgroup: Pointer, path: Poin
         return None;
     };
     let room = record.as_mut_ptr();
-    // SAFETY: the reservation is ours, writable and as large as `Room`.
+    // SAFETY: the reservation is owned here, writable and as large as `Room`.
     let path_room = unsafe { &mut (*room).path };
     let bytes = owner::read_string(path, path_room).unwrap_or(0);
     // SAFETY: the helper has no preconditions.
@@ -57,7 +58,8 @@ fn try_create<A: Access>(context: &impl EbpfContext, cgroup: Pointer, path: Poin
     Some(())
 }
 
-/// A cgroup's record. The kernel copies whole reservations, so a short path wastes ring space; cgroups are few.
+/// Record of a cgroup. The kernel copies whole reservations, so a short path wastes ring space; cgroups are
+/// few.
 #[repr(C)]
 struct Room {
     header: NewCgroup,
@@ -87,8 +89,8 @@ tracepoint! {
     cgroup_move on "cgroup_attach_task", context => try_move::<Way>(context.arg(0), context.arg(2), context.arg(3))
 }
 
-/// Keeps the move for what of the process is running, and gives the cgroup its slot. Of threads that move together (`threadgroup`) the kernel
-/// reports one.
+/// Keeps the move for the running tasks of the process, and gives the cgroup its slot. The kernel reports one
+/// of the threads that move together (`threadgroup`).
 #[inline(always)]
 fn try_move<A: Access>(cgroup: Pointer, task: Pointer, threadgroup: u64) -> Option<()> {
     if !identity::is_v2::<A>(cgroup) {

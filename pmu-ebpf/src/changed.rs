@@ -1,10 +1,11 @@
-//! Tells user space which slots' rows were written, so that it looks at no others.
+//! Marks the slots with changed rows for user space, which skips all others.
 
 use pmu_common::changed::MARKS;
 
 use crate::{intrinsics::masked, maps::CHANGED};
 
-/// A row of `slot` was written on `cpu`, which runs this. Call when it is complete: who then finds the mark finds all of it.
+/// Marks that a row of `slot` was written on `cpu`, which runs this. Call when the row is complete: a reader
+/// that finds the mark finds all of it.
 #[inline(always)]
 pub(crate) fn mark(slot: u32, cpu: u32) {
     ordered();
@@ -15,14 +16,15 @@ pub(crate) fn mark(slot: u32, cpu: u32) {
     }
 }
 
-/// What is written to memory before this is written before what comes after it: a program that interrupts this one on its CPU sees it so.
+/// Orders memory writes before this call before those after it, as seen by a program that interrupts this one
+/// on its CPU.
 #[inline(always)]
 pub(crate) fn ordered() {
     #[cfg(target_arch = "bpf")]
     {
         let mut nothing = 0_u64;
-        // SAFETY: it changes nothing; without `nomem` the compiler keeps memory accesses on their sides. As in
-        // `intrinsics::opaque` there is an instruction.
+        // SAFETY: it changes nothing; without `nomem` the compiler does not move memory accesses across it.
+        // As in `intrinsics::opaque` there is an instruction.
         unsafe { core::arch::asm!("{0} = {0}", inout(reg) nothing, options(nostack, preserves_flags)) };
         let _ = nothing;
     }

@@ -1,14 +1,15 @@
-//! Programs where those on block requests are, that look at the clock and do nothing else. No latency can cost less.
+//! Programs at the places of those on block requests that read the clock and do nothing else. No latency
+//! measurement can cost less.
 
 use aya_ebpf::{helpers::bpf_ktime_get_ns, macros::raw_tracepoint, programs::RawTracePointContext};
 
-/// `trace_block_rq_issue`: a request goes to its device.
+/// Program on `trace_block_rq_issue`: a request goes to its device.
 #[raw_tracepoint(tracepoint = "block_rq_issue")]
 pub(crate) fn clock_issue(_: RawTracePointContext) -> i32 {
     look()
 }
 
-/// `trace_block_rq_complete`: it completes.
+/// Program on `trace_block_rq_complete`: a request completes.
 #[raw_tracepoint(tracepoint = "block_rq_complete")]
 pub(crate) fn clock_complete(_: RawTracePointContext) -> i32 {
     look()

@@ -1,4 +1,4 @@
-//! An object for benches: what a program costs that looks at the clock and does nothing else. The product holds none of it.
+//! Object for benchmarks of the cost of a program that only reads the clock. The product does not contain it.
 #![no_std]
 #![no_main]
 

@@ -1,8 +1,9 @@
-//! The loader's settings. They lie in read-only memory, so the verifier knows their values and drops dead branches.
+//! Settings of the loader. They lie in read-only memory, so the verifier has their values and drops dead
+//! branches.
 
 use crate::Settings;
 
-/// Overwritten by the loader before the programs are loaded.
+/// Configuration that the loader overwrites before the programs are loaded.
 #[unsafe(no_mangle)]
 pub(crate) static CONFIG: Settings = Settings::ZERO;
 

@@ -1,5 +1,5 @@
-//! Reads the counters in force and adds what they counted to the row of the owner that ran: at a switch to another
-//! owner, and at a flush. Where nothing is counted per owner the verifier drops all of it.
+//! Counters in force: reads them and adds their counts to the row of the owner that ran, at a switch to
+//! another owner, and at a flush. Where nothing is counted per owner the verifier drops all of it.
 
 use core::mem::MaybeUninit;
 
@@ -25,17 +25,18 @@ use crate::{
     task,
 };
 
-/// The kernel's largest error number: a plain read gives its errors as the highest values (include/linux/err.h).
+/// Largest error number of the kernel: a plain read returns its errors as the highest values
+/// (include/linux/err.h).
 const ERRNO_MAX: u64 = 4095;
 
-/// Is anything counted per owner?
+/// Returns whether anything is counted per owner.
 #[inline(always)]
 pub(crate) fn are_read() -> bool {
     config!(counters) != 0
 }
 
-/// The owner in slot `leaving` leaves the CPU to `next`, whose state is `arriving`, null if there is none. Between tasks of one owner
-/// nothing is read.
+/// Handles a switch from the owner in slot `leaving` to `next`, with state `arriving`, null if there is none.
+/// Nothing is read between tasks of one owner.
 #[inline(always)]
 pub(crate) fn switch<A: Access>(
     cpu: u32,
@@ -49,7 +50,7 @@ pub(crate) fn switch<A: Access>(
     }
 }
 
-/// Slot of the task that arrives, if it is known for sure.
+/// Returns the slot of the task that arrives, if it is certain.
 #[inline(always)]
 fn slot_of<A: Access>(leaving: u32, next: Pointer, arriving: *mut TaskState) -> u32 {
     if arriving.is_null() {
@@ -67,8 +68,8 @@ fn slot_of<A: Access>(leaving: u32, next: Pointer, arriving: *mut TaskState) -> 
     state.slot
 }
 
-/// Accounts the owner that runs on `cpu` now, and begins the next slice there if one is wanted. Call with interrupts
-/// off, on that CPU.
+/// Accounts the owner that runs on `cpu` now, and begins the next slice there if one is wanted. Call with
+/// interrupts off, on that CPU.
 #[inline(always)]
 pub(crate) fn flush(cpu: u32, slot: u32) {
     // SAFETY: the helper has no preconditions.
@@ -77,7 +78,7 @@ pub(crate) fn flush(cpu: u32, slot: u32) {
     let _ = begin(cpu, now_ns);
 }
 
-/// Adds what the counters in force have counted since they were last read to a slot's row.
+/// Adds the counts since the last reading of the counters in force to a slot's row.
 #[inline(always)]
 fn account(cpu: u32, slot: u32, now_ns: u64) -> Option<()> {
     // SAFETY: the lookup gave a live row, and only this CPU writes it, with interrupts off.
@@ -91,7 +92,7 @@ fn account(cpu: u32, slot: u32, now_ns: u64) -> Option<()> {
     let slice = unsafe { &mut *SLICES.get_ptr_mut(row(slot, cpu) * 2 + (turn.slice & 1) as u32)? };
     let keep = slice.enter(turn.slice);
     if keep == 0 && slot != slots {
-        // User space finds the rows of a slice by this chain, without looking at all of them.
+        // User space finds the rows of a slice by this chain, without reading all of them.
         let head = &mut turn.heads[(turn.slice & 1) as usize];
         slice.next = *head;
         *head = u64::from(slot);
@@ -100,7 +101,7 @@ fn account(cpu: u32, slot: u32, now_ns: u64) -> Option<()> {
     Some(())
 }
 
-/// Begins the slice that is wanted, unless it is in force already.
+/// Begins the wanted slice, unless it is already in force.
 #[inline(always)]
 fn begin(cpu: u32, now_ns: u64) -> Option<()> {
     // SAFETY: as in `account`.
@@ -109,7 +110,7 @@ fn begin(cpu: u32, now_ns: u64) -> Option<()> {
         return None;
     }
     let from = turn.begin();
-    // What the group in force has counted before now is nobody's.
+    // Counts of the group in force before now do not belong to any owner.
     let nobody = row(config!(slots), cpu) * 2 + (turn.slice & 1) as u32;
     // SAFETY: as in `account`.
     let slice = unsafe { &mut *SLICES.get_ptr_mut(nobody)? };
@@ -117,8 +118,9 @@ fn begin(cpu: u32, now_ns: u64) -> Option<()> {
     Some(())
 }
 
-/// Reads every event in force from place `from` on and adds the differences to `slice`, of whose old places the bits in
-/// `keep` are kept. One timed read a group; its members have the same times, and a plain read spares the clock.
+/// Reads every event in force from place `from` on and adds the differences to `slice`. The bits in `keep` of
+/// its old places are kept. Each group takes one timed read. Its members have the same times, and a plain
+/// read saves reading the clock.
 #[inline(always)]
 fn read(turn: &mut Turn, slice: &mut Slice, cpu: u32, from: usize, keep: u64, now_ns: u64) {
     let first = u64::from(cpu) * u64::from(config!(counters));
@@ -161,7 +163,7 @@ fn read(turn: &mut Turn, slice: &mut Slice, cpu: u32, from: usize, keep: u64, no
     }
 }
 
-/// Value and times of an event of this CPU.
+/// Returns value and times of an event of this CPU.
 #[inline(always)]
 fn timed(index: u64) -> Option<bpf_perf_event_value> {
     let mut value = MaybeUninit::<bpf_perf_event_value>::uninit();
@@ -177,8 +179,8 @@ fn timed(index: u64) -> Option<bpf_perf_event_value> {
     Some(unsafe { value.assume_init() })
 }
 
-/// Value of an event of this CPU. A counter that comes within 4095 of its wrap at 2⁶⁴ would look like an error: none
-/// lives that long.
+/// Returns the value of an event of this CPU. A counter within 4095 of its wrap at 2⁶⁴ would look like an
+/// error, but does not live that long.
 #[inline(always)]
 fn plain(index: u64) -> Option<u64> {
     let counters = (&raw const COUNTERS).cast_mut().cast();

@@ -1,24 +1,24 @@
-//! The CPU that a program runs on: which rows are its own, and what is lost there.
+//! CPU that a program runs on: its rows, and its losses.
 
 use aya_ebpf::helpers::bpf_get_smp_processor_id;
 
 use crate::{CPUS, config::config, intrinsics::add};
 
-/// The CPU the program runs on.
+/// Returns the CPU that the program runs on.
 #[inline(always)]
 pub(crate) fn this_cpu() -> u32 {
     // SAFETY: the helper has no preconditions.
     unsafe { bpf_get_smp_processor_id() }
 }
 
-/// Index of a row by slot and CPU.
+/// Returns the index of a row by slot and CPU.
 #[inline(always)]
 pub(crate) fn row(slot: u32, cpu: u32) -> u32 {
     slot.wrapping_mul(config!(cpus)).wrapping_add(cpu)
 }
 
-/// Adds 1 to a counter of this CPU's row, in one instruction: a program that may be interrupted by another one on its
-/// CPU must not lose the other's count.
+/// Adds 1 to a counter of this CPU's row, in one instruction: a program that may be interrupted by another
+/// one on its CPU must not lose the other's count.
 #[inline(always)]
 pub(crate) fn lose(reason: usize) {
     if let Some(cpu) = CPUS.get_ptr_mut(this_cpu()) {

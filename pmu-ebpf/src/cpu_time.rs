@@ -1,8 +1,9 @@
-//! Where a CPU's time goes by the clock that the scheduler accounts tasks with (`rq.clock_task`, kernel/sched/core.c): what it gives to
-//! tasks, to the idle task, and what passes between two of them, is all that this clock counts.
+//! Division of a CPU's time by the clock that the scheduler accounts tasks with (`rq.clock_task`,
+//! kernel/sched/core.c). This clock counts the time given to tasks and to the idle task, and the time between
+//! two of them.
 //!
-//! A task that leaves was accounted up to its `exec_start`, and one that comes is from its own on (`update_curr`, `set_next_task` of
-//! every class), so no clock has to be read.
+//! A task that leaves was accounted up to its `exec_start`, and one that arrives is accounted from its own on
+//! (`update_curr`, `set_next_task` of every class), so no clock has to be read.
 
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use pmu_common::{
@@ -16,8 +17,8 @@ use crate::{
     task,
 };
 
-/// The run queue of the CPU that `task`, which runs on it, is on; `None` where the kernel does not lead there. By address on purpose:
-/// not every kernel lets a program follow these pointers by type.
+/// Returns the run queue of the CPU that `task` runs on, or `None` where the kernel's fields do not lead
+/// there. It reads by address on purpose: not every kernel lets a program follow these pointers by type.
 #[inline(always)]
 pub(crate) fn run_queue(task: Pointer) -> Option<Pointer> {
     if config!(offsets.task_cfs_rq) == ABSENT || config!(offsets.cfs_rq_rq) == ABSENT {
@@ -27,15 +28,15 @@ pub(crate) fn run_queue(task: Pointer) -> Option<Pointer> {
     Some(Probed::pointer(cfs_rq, config!(offsets.cfs_rq_rq)))
 }
 
-/// Up to when a task's CPU time is accounted, by the run queue's task clock.
+/// Returns the time up to which a task's CPU time is accounted, by the run queue's task clock.
 #[inline(always)]
 pub(crate) fn exec_start<A: Fields>(task: Pointer) -> u64 {
     A::u64(task, config!(offsets.task_exec_start))
 }
 
-/// Counts a switch at `now_ns` from a task to another, each with its thread id; the first one was just given `done_ns`, 0 if it is not
-/// known. Call with interrupts off, on the row's CPU, as the last thing: what follows is looked at by the verifier once more for each of
-/// the ways through this.
+/// Counts a switch at `now_ns` from one task to another, each with its thread id. The first one was just
+/// given `done_ns`, 0 if it is not known. Call with interrupts off, on the row's CPU, as the last step: the
+/// verifier visits the following code once more for each path through this.
 #[inline(always)]
 pub(crate) fn switch<A: Fields>(
     counts: &mut CpuCount,
@@ -54,16 +55,17 @@ pub(crate) fn switch<A: Fields>(
     if prev_tid == 0 && counts.idle_since_ns != 0 {
         counts.idle_ns += now_ns.wrapping_sub(counts.idle_since_ns);
     }
-    // Another task's end where the idle task's was due: when idle ended is not known, so its span does not count.
+    // Another task's end where the idle task's was due: the end of the idle span is not known, so it does not
+    // count.
     counts.idle_since_ns = if next_tid == 0 { now_ns } else { 0 };
     let last_ns = counts.switched_clock_ns;
     let ended_ns = if prev_tid == 0 { last_ns } else { ended_ns };
     let began_ns = if next_tid == 0 { ended_ns } else { began_ns };
-    // A task that came unseen while the CPU was idle came when it had this much to run until now.
+    // A task that arrived unseen while the CPU was idle arrived this much run time before now.
     let idle_until_ns = if prev_tid == 0 { began_ns } else { ended_ns.wrapping_sub(done_ns) };
     if last_ns == 0 {
-        // The idle task had the CPU when the row began: only CLOCK_MONOTONIC tells since when, and only now the two clocks are read at one
-        // moment. A task that came unseen had the end of the span.
+        // The idle task had the CPU when the row began. Only CLOCK_MONOTONIC gives the start, and only now
+        // the two clocks are read at one moment. A task that arrived unseen had the end of the span.
         let came_ns = if prev_tid == 0 { 0 } else { done_ns + began_ns.wrapping_sub(ended_ns) };
         counts.idle_clock_ns += now_ns.wrapping_sub(counts.switched_ns).wrapping_sub(came_ns);
         counts.pending_base_ns = now_ns.wrapping_sub(began_ns).wrapping_add(counts.pending_base_ns);
@@ -77,11 +79,12 @@ pub(crate) fn switch<A: Fields>(
     counts.switched_ns = now_ns;
 }
 
-/// Writes down where the CPU's time went until now, while `task` runs on it, of whose CPU time `given_ns` was just accounted; 0 if none
-/// is. Call on that CPU, where no other task may come meanwhile.
+/// Records the division of the CPU's time until now, while `task` runs on it. `given_ns` of its CPU time was
+/// just accounted; 0 if none was. Call on that CPU, where no other task can run during this.
 ///
-/// The run queue's clocks stand where they were last updated, up to a tick ago, or as long ago as the CPU became idle. How far they are
-/// behind CLOCK_MONOTONIC contains the distance of the two clocks' origins, so `flushed_pending_ns` counts from the row's begin.
+/// The run queue's clocks stand where they were last updated, up to a tick ago, or as long ago as the CPU
+/// became idle. Their distance to CLOCK_MONOTONIC contains the distance of the two clocks' origins, so
+/// `flushed_pending_ns` counts from the row's start.
 #[inline(always)]
 pub(crate) fn flush<A: Fields>(counts: &mut CpuCount, task: Pointer, given_ns: u64) {
     let tid = task::tid::<A>(task);
@@ -114,7 +117,8 @@ pub(crate) fn flush<A: Fields>(counts: &mut CpuCount, task: Pointer, given_ns: u
     } else if !idle {
         behind_ns.wrapping_add(task_clock_ns.wrapping_sub(accounted_ns)).wrapping_add(came_ns)
     } else if counts.switched_clock_ns == 0 {
-        // What was excluded since the begin, of which `switch` makes the distance of the clocks, is in the open span, too.
+        // Time excluded since the start, which `switch` takes for the distance of the clocks, is in the open
+        // span, too.
         0_u64.wrapping_sub(excluded_ns)
     } else {
         behind_ns.wrapping_sub(open_ns).wrapping_add(task_clock_ns.wrapping_sub(counts.switched_clock_ns))
@@ -128,8 +132,9 @@ pub(crate) fn flush<A: Fields>(counts: &mut CpuCount, task: Pointer, given_ns: u
     counts.flushed_interrupts_ns = rq.map_or(UNKNOWN, interrupts_ns);
 }
 
-/// Up to when by the task clock a running task was accounted by the kernel, and what of that is not in `given_ns`. Another CPU that wakes a
-/// task for this one accounts it, too, and so does a tick.
+/// Returns the time by the task clock up to which the kernel accounted a running task, and the part of it
+/// that is not in `given_ns`. Another CPU that wakes a task for this one accounts it, too, and so does a
+/// tick.
 #[inline(always)]
 fn accounted<A: Fields>(task: Pointer, given_ns: u64) -> (u64, u64) {
     let read = || (exec_start::<A>(task), A::u64(task, config!(offsets.task_sum_exec)));
@@ -140,7 +145,7 @@ fn accounted<A: Fields>(task: Pointer, given_ns: u64) -> (u64, u64) {
     (until_ns, if given_ns == 0 { 0 } else { sum_exec_ns.wrapping_sub(given_ns) })
 }
 
-/// A run queue's clock, and that of its tasks; [`UNKNOWN`] both where they cannot be read.
+/// Returns a run queue's clock and its task clock; [`UNKNOWN`] for both where they cannot be read.
 #[inline(always)]
 fn clocks(rq: Pointer) -> (u64, u64) {
     let (clock, task_clock) = (config!(offsets.rq_clock), config!(offsets.rq_clock_task));
@@ -150,7 +155,7 @@ fn clocks(rq: Pointer) -> (u64, u64) {
     (Probed::u64(rq, clock), Probed::u64(rq, task_clock))
 }
 
-/// What the kernel has left out of the time of tasks because interrupt handlers ran.
+/// Returns the time that the kernel excluded from the time of tasks because interrupt handlers ran.
 #[inline(always)]
 fn interrupts_ns(rq: Pointer) -> u64 {
     match config!(offsets.rq_interrupts) {

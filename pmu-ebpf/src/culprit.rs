@@ -1,7 +1,8 @@
-//! Charges waits for a CPU to those who had it.
+//! Attribution of waits for a CPU to the owners that had it.
 //!
-//! A task's wait is charged when it is accounted, which is while the task's own span is the last one of its CPU: what came before it is
-//! what the task waited for. The spans of a CPU follow one another without gaps, so each holds its begin alone.
+//! A task's wait is charged when it is accounted, while the task's own span is the last one of its CPU. The
+//! task waited for the spans before it. The spans of a CPU follow one another without gaps, so each holds
+//! only its start.
 
 use pmu_common::{
     config::ABSENT,
@@ -20,8 +21,8 @@ use crate::{
     ring_event,
 };
 
-/// The last span of `cpu` ended at `now_ns`: its owner is `slot`, or the idle task's. Another begins. Call with interrupts off, on that
-/// CPU, after the task that leaves was accounted.
+/// Ends the last span of `cpu` at `now_ns`, and begins another. Its owner is `slot`, or the idle task. Call
+/// with interrupts off, on that CPU, after the task that leaves was accounted.
 #[inline(always)]
 pub(crate) fn switch(cpu: u32, is_idle: bool, slot: u32, now_ns: u64) -> Option<()> {
     if config!(culprits) == 0 {
@@ -36,7 +37,7 @@ pub(crate) fn switch(cpu: u32, is_idle: bool, slot: u32, now_ns: u64) -> Option<
     // SAFETY: as above.
     let last = unsafe { &mut *span(culprits, begun) };
     if begun != 0 && before == slot {
-        // One owner's tasks in turn are one span.
+        // Consecutive tasks of one owner are one span.
         last.from_ns = now_ns;
         return Some(());
     }
@@ -48,14 +49,15 @@ pub(crate) fn switch(cpu: u32, is_idle: bool, slot: u32, now_ns: u64) -> Option<
     Some(())
 }
 
-/// The CPU on whose run queue `task` is.
+/// Returns the CPU of the run queue that `task` is on.
 #[inline(always)]
 pub(crate) fn queue_of<A: Fields>(task: Pointer) -> u32 {
     let offset = config!(offsets.task_cpu);
     if offset == ABSENT { 0 } else { A::u32(task, offset) }
 }
 
-/// Charges a wait of the task with this state that ended when the last span of `cpu` began. Call with interrupts off, on that CPU.
+/// Charges a wait of the task with this state. The wait ended when the last span of `cpu` began. Call with
+/// interrupts off, on that CPU.
 #[inline(always)]
 pub(crate) fn charge(cpu: u32, state: &TaskState, wait_ns: u64) {
     if config!(culprits) != 0 {
@@ -63,9 +65,10 @@ pub(crate) fn charge(cpu: u32, state: &TaskState, wait_ns: u64) {
     }
 }
 
-/// [`charge`] of a victim's slot, as a function of its own that takes numbers only: the verifier looks at it once, whatever leads to it
-/// (kernel/bpf/verifier.c, `do_check_subprogs`, since 5.6). On every path, and with [`charge_span`] in every step of the walk, it was
-/// what a start took longest for. Both keep little on the stack, which a program shares with what it calls.
+/// Charges a wait to a victim's slot, inlined. The functions that it calls are separate and take numbers
+/// only: the verifier visits each once, whatever the path to it (kernel/bpf/verifier.c, `do_check_subprogs`,
+/// since 5.6). On every path, and with [`charge_span`] in every step of the walk, they took the largest part
+/// of the start time. They keep little on the stack, which a program shares with the functions it calls.
 // Part of `switch`: Linux 5.10 allows 512 bytes of stack for all calls together, 32 for each at least.
 #[inline(always)]
 fn charge_wait(cpu: u64, victim: u64, ready_cpu: u64, wait_ns: u64) -> u64 {
@@ -78,10 +81,11 @@ fn charge_wait(cpu: u64, victim: u64, ready_cpu: u64, wait_ns: u64) -> u64 {
     // SAFETY: as above.
     let last = unsafe { *span(culprits, begun.wrapping_sub(1)) };
     let whole = if ready_cpu as u32 == MOVED {
-        // When it came here is not known; most are taken by a CPU that has nothing else to do, and run at once.
+        // The time of its arrival here is not known. Most such tasks are pulled by an idle CPU, and run at
+        // once.
         CULPRIT_MIGRATED
     } else if begun != 0 && last.from_ns <= ready_ns {
-        // Most began in the span before, and a call costs as much as the rest.
+        // Most waits began in the span before, and a call costs as much as the rest.
         last.slot as u32
     } else {
         return charge_all(cpu, victim, begun.wrapping_sub(1), ready_ns);
@@ -90,7 +94,7 @@ fn charge_wait(cpu: u64, victim: u64, ready_cpu: u64, wait_ns: u64) -> u64 {
     0
 }
 
-/// [`charge_span`] of all spans, from the one with this number back.
+/// Charges all spans, from the one with this number back; see [`charge_span`].
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn charge_all(cpu: u64, victim: u64, newest: u64, ready_ns: u64) -> u64 {
@@ -102,7 +106,8 @@ extern "C" fn charge_all(cpu: u64, victim: u64, newest: u64, ready_ns: u64) -> u
     0
 }
 
-/// [`charge_span`] of some spans, from the one with this number back; a function of its own as that one is. Is there none left to charge?
+/// Charges some spans, from the one with this number back, in a separate function as [`charge_span`]. Returns
+/// whether none is left to charge.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn charge_spans(cpu: u64, victim: u64, newest: u64, ready_ns: u64) -> u64 {
@@ -122,13 +127,14 @@ extern "C" fn charge_spans(cpu: u64, victim: u64, newest: u64, ready_ns: u64) ->
     0
 }
 
-/// Charges what of the span with this number came after the victim was ready, to who had the CPU in it. Was it ready by its begin? Then no
-/// span before it is charged.
+/// Charges the part of the span with this number after the victim was ready to the owner of the span. Returns
+/// whether the victim was ready by its start: then no span before it is charged.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn charge_span(cpu: u64, victim: u64, number: u64, ready_ns: u64) -> u64 {
     let Some(culprits) = CULPRITS.get_ptr_mut(cpu as u32) else { return 1 };
-    // SAFETY: the lookup gave a live row, and only this CPU writes it, with interrupts off; `span` stays inside the row.
+    // SAFETY: the lookup gave a live row, and only this CPU writes it, with interrupts off; `span` stays
+    // inside the row.
     let Span { from_ns, slot } = unsafe { *span(culprits, number) };
     // SAFETY: as above.
     let until_ns = unsafe { (*span(culprits, number.wrapping_add(1))).from_ns };
@@ -139,14 +145,14 @@ extern "C" fn charge_span(cpu: u64, victim: u64, number: u64, ready_ns: u64) -> 
     u64::from(from_ns <= ready_ns)
 }
 
-/// The span of a number, of the last [`SPANS`].
+/// Returns the span with this number, of the last [`SPANS`].
 #[inline(always)]
 fn span(culprits: *mut Culprits, number: u64) -> *mut Span {
     let spans = culprits.wrapping_byte_add(core::mem::offset_of!(Culprits, spans)).cast::<Span>();
     spans.wrapping_add(masked(number as u32, SPANS))
 }
 
-/// Adds to a pair.
+/// Adds to the charge of a pair.
 #[inline(always)]
 fn add(culprits: *mut Culprits, cpu: u64, pair: u64, wait_ns: u64) {
     for way in 0..NEAR_WAYS {
@@ -160,20 +166,21 @@ fn add(culprits: *mut Culprits, cpu: u64, pair: u64, wait_ns: u64) {
     add_elsewhere(cpu, pair, wait_ns);
 }
 
-/// The charge at a place below their number.
+/// Returns the charge at a place below their number.
 #[inline(always)]
 fn charge_at(culprits: *mut Culprits, at: usize) -> *mut Charge {
     culprits.wrapping_byte_add(core::mem::offset_of!(Culprits, charges)).cast::<Charge>().wrapping_add(at)
 }
 
-/// Adds to a pair that is not in its first line, and may have no place yet; as a function of its own: see [`charge_wait`]. One that finds
-/// none is sent to user space.
+/// Adds to a pair that is not in its first line, and may not have a place yet, in a separate function: see
+/// [`charge_wait`]. A charge without a place is sent to user space.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn add_elsewhere(cpu: u64, pair: u64, wait_ns: u64) -> u64 {
     let Some(culprits) = CULPRITS.get_ptr_mut(cpu as u32) else { return 0 };
     for way in NEAR_WAYS..WAYS {
-        // SAFETY: the lookup gave a live row, and only this CPU writes it, with interrupts off; the place is inside it.
+        // SAFETY: the lookup gave a live row, and only this CPU writes it, with interrupts off; the place is
+        // inside it.
         let charge = unsafe { &mut *charge_at(culprits, masked(place(pair, way), CHARGES)) };
         if charge.pair == pair {
             charge.wait_ns = charge.wait_ns.wrapping_add(wait_ns);

@@ -1,5 +1,6 @@
-//! Where owners are names (`--by exe`, `--by comm`): a process that executes another program, or takes another name, is another owner
-//! from then on. What it did until then is its old owner's.
+//! Division of a process where owners are names (`--by exe`, `--by comm`): a process that executes another
+//! program, or changes its name, is another owner from then on. Its counts until then belong to its old
+//! owner.
 
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use pmu_common::{
@@ -18,38 +19,40 @@ use crate::{
     moves, owner, task,
 };
 
-/// Are owners names, by executable file?
+/// Returns whether owners are names of executable files.
 #[inline(always)]
 pub(crate) fn by_program() -> bool {
     config!(by) == BY_PROCESS && config!(names) == OWNER_IS_EXE
 }
 
-/// Are they, by name?
+/// Returns whether owners are names of processes.
 #[inline(always)]
 pub(crate) fn by_name() -> bool {
     config!(by) == BY_PROCESS && config!(names) == OWNER_IS_COMM
 }
 
-/// Is `task`, which runs this, all of its process? Another thread would go on in the old owner's slot.
+/// Returns whether `task`, which runs this, is the only thread of its process. Another thread would continue
+/// in the old owner's slot.
 #[inline(always)]
 pub(crate) fn is_alone<A: Access>(task: Pointer) -> bool {
     A::current() == task && identity::leader(task) == task && task::is_single(task)
 }
 
-/// Gives the process of `task`, which runs this and is all of it, a slot of its own from here on; `describe` writes its name.
-/// Switches cannot come here, and [`flush`](crate::flush) leaves such a task alone.
+/// Gives the process of `task`, which runs this as its only thread, a separate slot from here on; `describe`
+/// writes its name. Switches cannot come here, and [`flush`](crate::flush) leaves such a task alone.
 #[inline(always)]
 pub(crate) fn divide<A: Access>(task: Pointer, describe: impl FnOnce(&mut [u8])) -> Option<()> {
     let cpu = this_cpu();
     let state = A::state(task)?;
-    // SAFETY: the lookup gave a live row, and only this CPU writes it while no program interrupts this one that does.
+    // SAFETY: the lookup gave a live row, and only this CPU writes it while no program interrupts this one
+    // that does.
     let counts = unsafe { &mut *CPUS.get_ptr_mut(cpu)? };
     let key = task::process_key::<A>(task);
     {
-        // SAFETY: the state is the running task's own, and nothing else looks at it here.
+        // SAFETY: the state is the running task's own, and no other code accesses it here.
         let state = unsafe { &mut *state };
         let has_run = task::reading::<A>(task).cpu_time_ns != state.last.cpu_time_ns;
-        // A launched command was nothing before; a sample may have given it a slot.
+        // A launched command has no counts before; a sample may have given it a slot.
         let is_new = state.slot == SLOT_UNRESOLVED && !has_run && owner::known(&key).is_none();
         if state.flags & WAITS_FOR_EXEC != 0 || is_new {
             return None;
@@ -75,7 +78,8 @@ pub(crate) fn divide<A: Access>(task: Pointer, describe: impl FnOnce(&mut [u8]))
     Some(())
 }
 
-/// The task's process is about to execute another program: what it did since its fork is not that one's.
+/// Resolves the owner of a task with a process that is about to execute another program: its counts since the
+/// fork do not belong to that program.
 #[inline(always)]
 pub(crate) fn resolve_before<A: Access>(task: Pointer) {
     if let Some(state) = A::state(task) {

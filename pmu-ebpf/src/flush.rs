@@ -1,5 +1,5 @@
-//! Program run on each CPU before a drain: accounts the task that is running there, so that one which never switches
-//! counts too, begins the next slice if one is wanted, and classifies late timers that wait.
+//! Program that runs on each CPU before a drain. It accounts the running task, so that a task without
+//! switches counts too, begins the next slice if one is wanted, and classifies late timers that wait.
 
 use aya_ebpf::{helpers::bpf_ktime_get_ns, macros::raw_tracepoint, programs::RawTracePointContext};
 use pmu_common::{
@@ -12,8 +12,8 @@ use crate::{
     moves, task, timer,
 };
 
-/// Never attached: user space runs it on a CPU through `BPF_PROG_TEST_RUN`, which interrupts that CPU. Part of what the macro makes of it, as
-/// programs on tracepoints are.
+/// Never attached: user space runs it on a CPU through `BPF_PROG_TEST_RUN`, which interrupts that CPU. It is
+/// inlined into the function that the macro generates, as programs on tracepoints are.
 #[raw_tracepoint(tracepoint = "sched_switch")]
 #[inline(always)]
 pub(crate) fn flush(_: RawTracePointContext) -> i32 {
@@ -32,7 +32,7 @@ fn try_flush<A: Access>() -> Option<()> {
     {
         // SAFETY: the state is the running task's own.
         if unsafe { (*state).flags } & DIVIDES != 0 {
-            // What this has interrupted accounts the task at this moment.
+            // The program that this one interrupted accounts the task at this moment.
             return None;
         }
     }

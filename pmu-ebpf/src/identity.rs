@@ -1,5 +1,5 @@
-//! Ids of processes, threads and cgroups as user space knows them: of tasks, those in the collector's PID namespace
-//! (include/linux/pid.h).
+//! Ids of processes, threads and cgroups in user space's view. Ids of tasks are those in the collector's PID
+//! namespace (include/linux/pid.h).
 
 use aya_ebpf::helpers::bpf_probe_read_kernel_str_bytes;
 use pmu_common::{
@@ -13,25 +13,25 @@ use crate::{
     config::config,
 };
 
-/// Process id in the first PID namespace.
+/// Returns the process id in the first PID namespace.
 #[inline(always)]
 pub(crate) fn tgid<A: Fields>(task: Pointer) -> u32 {
     A::u32(task, config!(offsets.task_tgid))
 }
 
-/// Are ids told that are not those of the first PID namespace?
+/// Returns whether reported ids differ from those of the first PID namespace.
 #[inline(always)]
 pub(crate) fn translates() -> bool {
     config!(pids.inode) != 0
 }
 
-/// Process id as user space knows it; 0 for the idle tasks. Of a task that has not exited.
+/// Returns the process id in user space's PID namespace; 0 for the idle tasks. The task must not have exited.
 #[inline(always)]
 pub(crate) fn process<A: Fields>(task: Pointer) -> u32 {
     process_led::<A>(task, || leader(task))
 }
 
-/// The same, where `leader` gives the first thread of the task's process.
+/// Returns the same, where `leader` returns the first thread of the task's process.
 #[inline(always)]
 pub(crate) fn process_led<A: Fields>(task: Pointer, leader: impl FnOnce() -> Pointer) -> u32 {
     match tgid::<A>(task) {
@@ -40,30 +40,30 @@ pub(crate) fn process_led<A: Fields>(task: Pointer, leader: impl FnOnce() -> Poi
     }
 }
 
-/// The first thread of the task's process. By address: see [`Probed`].
+/// Returns the first thread of the task's process. By address: see [`Probed`].
 #[inline(always)]
 pub(crate) fn leader(task: Pointer) -> Pointer {
     Probed::pointer(task, config!(offsets.task_group_leader))
 }
 
-/// A cgroup's id.
+/// Returns the id of a cgroup.
 #[inline(always)]
 pub(crate) fn cgroup_id<A: Fields>(cgroup: Pointer) -> u64 {
     let node = A::pointer(cgroup, config!(offsets.cgroup_kn));
     A::u64(node, config!(offsets.kernfs_node_id))
 }
 
-/// Is it a cgroup of the v2 hierarchy?
+/// Returns whether a cgroup is in the v2 hierarchy.
 #[inline(always)]
 pub(crate) fn is_v2<A: Fields>(cgroup: Pointer) -> bool {
     let root = A::pointer(cgroup, config!(offsets.cgroup_root));
     A::u32(root, config!(offsets.cgroup_root_hierarchy)) == 0
 }
 
-/// Bytes of a path that are read at a time: what a program's stack has room for.
+/// Bytes of a path that are read at a time: the size that fits a program's stack.
 const PART: usize = 128;
 
-/// Key of a cgroup's path among targets, as far as the kernel tells paths.
+/// Returns the key of a cgroup's path among targets, as far as the kernel reports paths.
 #[inline(always)]
 pub(crate) fn path_key(path: Pointer) -> u64 {
     let mut key = PathKey::EMPTY;
@@ -86,10 +86,10 @@ pub(crate) fn path_key(path: Pointer) -> u64 {
     key.key()
 }
 
-/// Id of `task` in the namespace `pids`: of a thread, or, of a thread group's leader, of the process. `outside` is its id in
-/// the first one, which marks it if it has none here.
+/// Returns the id of `task` in the namespace `pids`: of a thread, or, for a thread group's leader, of the
+/// process. `outside` is its id in the first namespace, which is returned with a mark if it has none here.
 ///
-/// By address: the namespaces lie in an array whose length no type knows.
+/// By address: the namespaces lie in an array with a length that no type gives.
 #[inline(always)]
 pub(crate) fn id_in(pids: &PidNamespace, task: Pointer, outside: u32) -> u32 {
     let pid = Probed::pointer(task, pids.task_pid);

@@ -1,5 +1,5 @@
-//! Programs where interrupt handlers begin and end: which ran, for how long, and whom they interrupted. Loaded only where that is asked
-//! for.
+//! Programs where interrupt handlers begin and end. They record which ran, for how long, and the interrupted
+//! tasks. Loaded only where that is requested.
 
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use pmu_common::{
@@ -21,7 +21,7 @@ use crate::{
     task, tracepoint,
 };
 
-/// The two programs of a handler that has a vector of its own.
+/// Declares the two programs of a handler with a separate vector.
 macro_rules! vector {
     (
         $(#[$doc:meta])*
@@ -48,7 +48,7 @@ tracepoint! {
 }
 
 tracepoint! {
-    /// `trace_softirq_exit(vec_nr)`, kernel/softirq.c.
+    /// `trace_softirq_exit(vec_nr)`, kernel/softirq.c: a softirq ends.
     softirq_end on "softirq_exit", context => end::<Way>(softirq(context.arg(0)))
 }
 
@@ -78,8 +78,8 @@ vector! {
     IRQ_WORK: irq_work_begin on "irq_work_entry", irq_work_end on "irq_work_exit"
 }
 
-/// Place of the handler that had this CPU when a timer was due, plus 1; 0 if none is known. Call with interrupts off. `is_tick`: it is
-/// the tick, and then only what comes after it matters for the next.
+/// Returns the place of the handler that had this CPU when a timer was due, plus 1; 0 if none is known. Call
+/// with interrupts off. `is_tick`: the timer is the tick, and only later handlers matter for the next tick.
 #[inline(always)]
 pub(crate) fn at(due_ns: u64, is_tick: bool) -> u32 {
     if config!(interrupts) == 0 {
@@ -93,7 +93,8 @@ pub(crate) fn at(due_ns: u64, is_tick: bool) -> u32 {
     handler
 }
 
-/// Counts a tick that came late because a handler had the CPU: none where [`at`] knows of none, which spares `timer` the code.
+/// Counts a tick that was late because a handler had the CPU. Where [`at`] never returns one, this does
+/// nothing, which drops the code from `timer`.
 #[inline(always)]
 pub(crate) fn count_late(instants: u64) {
     if config!(interrupts) == 0 {
@@ -105,23 +106,24 @@ pub(crate) fn count_late(instants: u64) {
     }
 }
 
-/// A number that a tracepoint passes.
+/// Returns a number that a tracepoint passes.
 #[inline(always)]
 fn number(argument: u64) -> u32 {
     argument as u32
 }
 
-/// A softirq's handler, whose index the verifier wants to see bounded.
+/// Returns a softirq's handler, with an index bound for the verifier.
 #[inline(always)]
 fn softirq(argument: u64) -> u32 {
     let number = number(argument);
     if number < SOFTIRQS { number } else { SOFTIRQS - 1 }
 }
 
-/// This CPU's row.
+/// Returns the row of this CPU.
 #[inline(always)]
 fn this_row() -> Option<&'static mut Interrupts> {
-    // SAFETY: the lookup gave a live row. What interrupts its writer is over before that goes on.
+    // SAFETY: the lookup gave a live row. A program that interrupts its writer ends before the writer
+    // continues.
     INTERRUPTS.get_ptr_mut(this_cpu()).map(|row| unsafe { &mut *row })
 }
 
@@ -141,7 +143,7 @@ fn end_line<A: Access>(number: u32) -> Option<()> {
     end::<A>(line(this_row()?, number))
 }
 
-/// Place of the handler of a line.
+/// Returns the place of the handler of a line.
 #[inline(always)]
 fn line(row: &mut Interrupts, number: u32) -> u32 {
     for way in 0..WAYS {
@@ -166,7 +168,7 @@ fn begin(handler: u32) -> Option<()> {
 fn end<A: Access>(handler: u32) -> Option<()> {
     let (interrupts, now_ns) = (this_row()?, now_ns());
     let handler = masked(handler, HANDLERS) as u32;
-    // A level comes from a subtraction, behind which verifiers of Linux 5.10 do not find its bound.
+    // The level comes from a subtraction; verifiers of Linux 5.10 do not find its bound.
     let place = |level: u64| masked(level as u32, DEPTH);
     let innermost = interrupts.innermost(place)?;
     ordered();
@@ -174,7 +176,8 @@ fn end<A: Access>(handler: u32) -> Option<()> {
     let own_ns = interrupts.end(innermost, place, handler, now_ns)?;
     let task = A::current();
     if task::tid::<A>(task) == 0 {
-        // In one instruction: a softirq may be interrupted here by another handler that interrupts nobody else either.
+        // In one instruction: a softirq may be interrupted here by another handler that interrupted the idle
+        // task, too.
         add(&raw mut interrupts.of_idle_ns, own_ns);
         return None;
     }
@@ -183,7 +186,8 @@ fn end<A: Access>(handler: u32) -> Option<()> {
         add(&raw mut interrupts.of_others_ns, own_ns);
         return None;
     }
-    // SAFETY: the lookup gave a live row of this CPU, whose writers are over before the one that they interrupt goes on.
+    // SAFETY: the lookup gave a live row of this CPU. Its writers end before the one that they interrupt
+    // continues.
     let count = unsafe { &mut *INTERRUPTED.get_ptr_mut(row(slot, this_cpu()))? };
     if is_softirq(handler) {
         count.soft_ns += own_ns;

@@ -1,13 +1,13 @@
-//! What Rust has no words for: addition in one instruction, which no other program on the CPU can come between, and an optimisation
-//! barrier that keeps a value in a register. `black_box` and volatile reads go by way of the stack, and waiting for what was just
-//! stored there costs more than the work between.
+//! Operations that Rust cannot express: addition in one instruction, which no other program on the CPU can
+//! interrupt, and an optimisation barrier that keeps a value in a register. `black_box` and volatile reads go
+//! through the stack, and waiting for the value just stored there costs more than the work between.
 
 /// Adds to a live, aligned counter in a map.
 #[inline(always)]
 pub(crate) fn add(counter: *mut u64, value: u64) {
     #[cfg(target_arch = "bpf")]
-    // SAFETY: the caller passes a live, aligned counter in a map. `AtomicU64::fetch_add` does not exist for BPF in
-    // Rust 1.95; this intrinsic is what it would call.
+    // SAFETY: the caller passes a live, aligned counter in a map. `AtomicU64::fetch_add` does not exist for
+    // BPF in Rust 1.95; this intrinsic is what it would call.
     unsafe {
         core::intrinsics::atomic_xadd::<u64, u64, { core::intrinsics::AtomicOrdering::Relaxed }>(
             counter, value,
@@ -18,7 +18,7 @@ pub(crate) fn add(counter: *mut u64, value: u64) {
     let _ = (counter, value);
 }
 
-/// The same of 32 bits.
+/// Adds to a live, aligned counter of 32 bits in a map.
 #[inline(always)]
 pub(crate) fn add_u32(counter: *mut u32, value: u32) {
     #[cfg(target_arch = "bpf")]
@@ -32,20 +32,21 @@ pub(crate) fn add_u32(counter: *mut u32, value: u32) {
     let _ = (counter, value);
 }
 
-/// `index`, with a bound that the verifier sees: the compiler proves it and drops the mask unless it is made to forget.
-/// `length` is a power of two.
+/// Returns `index` with a bound that the verifier sees. The compiler proves the bound and drops the mask
+/// unless it is made to forget the value. `length` is a power of two.
 #[inline(always)]
 pub(crate) fn masked(index: u32, length: usize) -> usize {
     opaque(u64::from(index)) as usize & (length - 1)
 }
 
-/// `value`, of which the compiler knows nothing from here on.
+/// Returns `value` as a value unknown to the compiler.
 #[inline(always)]
 pub(crate) fn opaque(value: u64) -> u64 {
     #[cfg(target_arch = "bpf")]
     {
         let mut value = value;
-        // SAFETY: it changes nothing. Without an instruction, verifiers refuse that a line of the source has none.
+        // SAFETY: it changes nothing. Without an instruction, verifiers refuse that a line of the source has
+        // none.
         unsafe { core::arch::asm!("{0} = {0}", inout(reg) value, options(nomem, nostack, preserves_flags)) };
         value
     }

@@ -1,5 +1,5 @@
-//! pmbpf's kernel side for I/O, by type: programs on BTF-typed tracepoints, and programs on every packet of a socket.
-//! An object of its own, so that nothing of it exists unless I/O is asked for.
+//! Kernel side of pmbpf for I/O, by type: programs on BTF-typed tracepoints, and programs on every packet of
+//! a socket. It is a separate object, so that nothing of it exists unless I/O is requested.
 #![no_std]
 #![no_main]
 #![cfg_attr(
@@ -18,13 +18,13 @@ mod io;
 mod object;
 mod typed;
 
-/// How this object's programs reach kernel objects.
+/// Access of this object's programs to kernel objects.
 use typed::{Typed as Way, tracepoint};
 
-/// Rows per CPU.
+/// Rows of each CPU.
 use io::maps::IO_CPUS as CPUS;
-/// What the loader tells the programs.
+/// Configuration that the loader passes to the programs.
 use pmu_common::io::config::IoConfig as Settings;
 
-/// Does the verifier know a tracepoint's arguments as pointers? It forbids arithmetic on those.
+/// Whether the verifier has a tracepoint's arguments as pointers. It forbids arithmetic on those.
 const TYPED: bool = true;

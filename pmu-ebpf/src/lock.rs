@@ -1,6 +1,6 @@
-//! Locks of user space that tasks wait for: how often, and for how long until they are able to run again. They count in every run, for a
-//! convoy is slow with idle CPUs and no other number shows it. A wait costs two additions; a task that blocks otherwise, one load of the
-//! system call that it is in.
+//! Locks of user space: number and length of the waits for them, until the tasks are able to run again. They
+//! count in every run, because a convoy is slow with idle CPUs and no other number shows it. A wait costs two
+//! additions. A task that blocks otherwise costs one load of its system call.
 
 use pmu_common::{
     config::FUTEXES_FREEZE,
@@ -19,7 +19,7 @@ use crate::{
     off_cpu::{is_futex, system_call},
 };
 
-/// `task` leaves its CPU. Call after [`TaskState::ready_ns`] says whether it could have gone on.
+/// Handles that `task` leaves its CPU. Call after [`TaskState::ready_ns`] is set if it could have continued.
 #[inline(always)]
 pub(crate) fn leave<A: Access>(
     task: Pointer,
@@ -37,12 +37,12 @@ pub(crate) fn leave<A: Access>(
         state.flags |= found;
         state.off_since_ns = now_ns;
     } else if state.flags & WAITS_FOR_LOCK != 0 {
-        // A wait that no wake-up ended: those are not seen any more.
+        // A wait that ended without a wake-up: those are no longer seen.
         state.flags &= !WAITS_FOR_LOCK;
     }
 }
 
-/// The task with this state is able to run again.
+/// Handles that the task with this state is able to run again.
 #[inline(always)]
 pub(crate) fn wake(state: &mut TaskState, now_ns: u64) {
     if config!(finds_futexes) == 0 || state.flags & WAITS_FOR_LOCK == 0 {
@@ -52,8 +52,8 @@ pub(crate) fn wake(state: &mut TaskState, now_ns: u64) {
     add_lock_wait(u64::from(state.slot), now_ns.wrapping_sub(state.off_since_ns));
 }
 
-/// Adds a wait to the row of the owner in a slot. A function of its own, of numbers only: few wake-ups end such a wait, and the verifier looks at
-/// it once.
+/// Adds a wait to the row of the owner in a slot. A separate function, on numbers only: few wake-ups end such
+/// a wait, and the verifier visits it once.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn add_lock_wait(slot: u64, waited_ns: u64) -> u64 {
@@ -70,14 +70,15 @@ extern "C" fn add_lock_wait(slot: u64, waited_ns: u64) -> u64 {
     0
 }
 
-/// What seldom happens to the owner in a slot.
+/// Returns the rare events of the owner in a slot.
 #[inline(always)]
 pub(crate) fn rare(slot: u32) -> Option<*mut Rare> {
     // SAFETY: the lookup gave a live row.
     OWNERS.get_ptr_mut(slot).map(|owner| unsafe { &raw mut (*owner).rare })
 }
 
-/// Can the task wait for a futex, by its state? To find the registers that it entered the kernel with takes a call, this two loads.
+/// Returns whether the task may wait for a futex, by its state. Finding its saved registers takes a call,
+/// this takes two loads.
 #[inline(always)]
 fn may_be_in_futex<A: Fields>(task: Pointer, state: &TaskState) -> bool {
     config!(finds_futexes) != FUTEXES_FREEZE
@@ -88,7 +89,7 @@ fn may_be_in_futex<A: Fields>(task: Pointer, state: &TaskState) -> bool {
         )
 }
 
-/// What a task's state says while it waits for a lock, 0 if it waits for something else.
+/// Returns the state flags of a task that waits for a lock, 0 if it waits for something else.
 #[inline(always)]
 fn flags_of_wait<A: Access>(task: Pointer) -> u32 {
     let registers = A::user_registers(task);
@@ -98,7 +99,8 @@ fn flags_of_wait<A: Access>(task: Pointer) -> u32 {
     flags_of_call(call.into(), operation.into(), expected.into()) as u32
 }
 
-/// The same of a system call and its arguments, as a function of its own: the verifier looks at its questions once.
+/// Returns the same for a system call and its arguments, as a separate function: the verifier visits its
+/// branches once.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn flags_of_call(call: u64, operation: u64, expected: u64) -> u64 {

@@ -1,6 +1,7 @@
-//! Charges what a running task did to the cgroups that it was in. The kernel reports a move at its time (`cgroup_move`) and accounts a task's
-//! CPU time only at ticks and switches, so moves are kept for each process, and a span that is accounted is divided by those in it. CPU time only:
-//! the rest cannot be divided and goes to the cgroup that the task is in when it is accounted.
+//! Attribution of a running task's CPU time to the cgroups that it was in. The kernel reports a move at its
+//! time (`cgroup_move`), but accounts a task's CPU time only at ticks and switches. So moves are kept for
+//! each process, and an accounted span is divided by the moves in it. This holds for CPU time only: other
+//! counts cannot be divided, and go to the cgroup of the task when it is accounted.
 
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use pmu_common::{
@@ -23,17 +24,18 @@ use crate::{
     owner, task,
 };
 
-/// When a process was last moved (CLOCK_MONOTONIC), whichever. Written by `cgroup_move`. If that was before a task got its CPU, nothing is
-/// to be divided; to read it takes no lookup.
+/// Time when any process was last moved (CLOCK_MONOTONIC). Written by `cgroup_move`. If that was before a
+/// task got its CPU, there is nothing to divide. Reading it takes no lookup.
 static mut LAST_NS: u64 = 0;
 
-/// What the moves of a process begin as. Not on the stack.
+/// Initial moves of a process. Not on the stack.
 static NONE: Moves = Moves::ZERO;
 
-/// In a key of [`MOVES`]: a thread that was moved alone, not a process. Ids have 22 bits at most (`PID_MAX_LIMIT`).
+/// Bit in a key of [`MOVES`]: a thread that was moved alone, not a process. Ids have 22 bits at most
+/// (`PID_MAX_LIMIT`).
 const ALONE: u32 = 1 << 31;
 
-/// Has any process been moved since the task that has this row's CPU got it?
+/// Returns whether any process has been moved since the task that has this row's CPU got it.
 #[inline(always)]
 pub(crate) fn are_within(counts: &CpuCount) -> bool {
     let last_ns = &raw const LAST_NS;
@@ -41,8 +43,8 @@ pub(crate) fn are_within(counts: &CpuCount) -> bool {
     unsafe { last_ns.read_volatile() > counts.switched_ns }
 }
 
-/// Keeps a move to the cgroup with this slot. `together`: all threads of the task's process were moved, not the task alone. Call where the
-/// kernel lets one move at a time.
+/// Keeps a move to the cgroup with this slot. `together`: all threads of the task's process were moved, not
+/// the task alone. Call where the kernel allows one move at a time.
 #[inline(always)]
 #[expect(clippy::needless_borrows_for_generic_args, reason = "a copy would be on the stack")]
 pub(crate) fn keep<A: Access>(task: Pointer, together: u64, slot: u32) {
@@ -70,7 +72,7 @@ pub(crate) fn keep<A: Access>(task: Pointer, together: u64, slot: u32) {
     unsafe { last_ns.write_volatile(now_ns) };
 }
 
-/// Where time and slot of the move with this number lie.
+/// Returns the places of the time and slot of the move with this number.
 #[inline(always)]
 fn place(moves: *mut Moves, number: u64) -> (*mut u64, *mut u32) {
     let index = masked(number as u32, MOVES_KEPT);
@@ -79,15 +81,15 @@ fn place(moves: *mut Moves, number: u64) -> (*mut u64, *mut u32) {
     (at_ns.wrapping_add(index), slots.wrapping_add(index))
 }
 
-/// Whose a task was when it was last accounted.
+/// Owner of a task when it was last accounted.
 #[derive(Clone, Copy)]
 pub(crate) struct Former {
     pub(crate) cgroup: u64,
     pub(crate) slot: u32,
 }
 
-/// Charges to others than the present owner what of `done_ns`, which ended at `until_ns`, the task with this thread id did elsewhere, and takes
-/// it off. `state` names the present one.
+/// Charges the part of `done_ns` that the task ran in other cgroups to their owners, and subtracts it.
+/// `done_ns` ended at `until_ns`. `state` holds the present owner.
 #[inline(always)]
 pub(crate) fn take_off<A: Access>(
     (task, tid): (Pointer, u32),
@@ -108,9 +110,10 @@ pub(crate) fn take_off<A: Access>(
     *done_ns = done_ns.wrapping_sub(charged_ns);
 }
 
-/// Charges what a task with these ids, of the thread in the upper half and of the process in the lower one, ran in cgroups that it was moved
-/// out of by `end_ns` or later; how much that is. `former`: the slot of that which it was in before all moves, and whether it is in another
-/// one now. A function of its own, of numbers only, as are all that it calls: the verifier looks at it once, and few switches need it.
+/// Charges the time that a task ran in cgroups that it was moved out of by `end_ns` or later, and returns it.
+/// `ids` holds the thread in the upper half and the process in the lower one. `former` holds the slot of the
+/// cgroup before all moves, and whether the task is in another one now. A separate function, on numbers only,
+/// like all that it calls: the verifier visits it once, and few switches need it.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn charge_moved(ids: u64, start_ns: u64, end_ns: u64, former: u64, own: u64) -> u64 {
@@ -137,8 +140,8 @@ extern "C" fn charge_moved(ids: u64, start_ns: u64, end_ns: u64, former: u64, ow
     charged_ns
 }
 
-/// Charges what of a span came after the move with this number and before the next; not what came after the last one. Was the move before the
-/// span?
+/// Charges the part of a span after the move with this number and before the next, but not the part after the
+/// last one. Returns whether the move was before the span.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn charge_move(key: u64, number: u64, start_ns: u64, end_ns: u64, own: u64) -> u64 {
@@ -151,29 +154,30 @@ extern "C" fn charge_move(key: u64, number: u64, start_ns: u64, end_ns: u64, own
     u64::from(at_ns <= start_ns)
 }
 
-/// [`word`]: when it was.
+/// Argument of [`word`]: the time of the move.
 const AT: u64 = 0;
-/// [`word`]: the slot of the cgroup that it led to.
+/// Argument of [`word`]: the slot of the cgroup that it led to.
 const TO: u64 = 1;
 
-/// What is kept under a key of the move with this number.
+/// Returns a word of the move with this number under a key.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn word(key: u64, number: u64, which: u64) -> u64 {
     let Some(moves) = MOVES.get_ptr_mut(key as u32) else { return 0 };
     let (at_ns, to) = place(moves, number);
-    // SAFETY: `place` stays inside the row, and who walks leaves out what may be being written.
+    // SAFETY: `place` stays inside the row, and the walk leaves out the row that may be written now.
     if which == AT { unsafe { *at_ns } } else { u64::from(unsafe { *to }) }
 }
 
-/// How many moves there were under a key.
+/// Returns the number of moves under a key.
 #[inline(always)]
 fn made(key: u64) -> u64 {
     // SAFETY: the lookup gave a live row.
     MOVES.get_ptr(key as u32).map_or(0, |moves| unsafe { (*moves).made })
 }
 
-/// The key of a task's moves: of those of its process, or of the thread if it was moved alone since then.
+/// Returns the key of a task's moves: of those of its process, or of the thread if it was moved alone since
+/// then.
 #[inline(always)]
 fn key_of(ids: u64) -> u64 {
     let (process, alone) = (ids & u64::from(u32::MAX), ids >> 32 | u64::from(ALONE));
@@ -185,7 +189,8 @@ fn key_of(ids: u64) -> u64 {
     }
 }
 
-/// Adds CPU time on this CPU to the row of a cgroup's slot; where processes own the counts, to that of `own` if the cgroup is wanted.
+/// Adds CPU time on this CPU to the row of a cgroup's slot; where processes own the counts, to the row of
+/// `own` if the cgroup is wanted.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn add_cpu_time(slot: u64, own: u64, cpu_time_ns: u64) -> u64 {
@@ -209,23 +214,24 @@ extern "C" fn add_cpu_time(slot: u64, own: u64, cpu_time_ns: u64) -> u64 {
     0
 }
 
-/// Up to when CPU time of `task`, which has this row's CPU, is accounted, if that was between these two times.
+/// Returns the time up to which CPU time of `task`, which has this row's CPU, is accounted, limited to these
+/// two times.
 #[inline(always)]
 pub(crate) fn accounted_until<A: Access>(counts: &CpuCount, task: Pointer, from_ns: u64, to_ns: u64) -> u64 {
     let ran_ns = cpu_time::exec_start::<A>(task).wrapping_sub(counts.switched_clock_ns);
     accounted_until_ns(counts.switched_ns, ran_ns, from_ns, to_ns)
 }
 
-/// At a tick that was due at `due_ns`: a task that runs on may be moved more often before it leaves the CPU than is kept. The kernel accounts it
-/// only behind this, so what is there is from the tick before.
+/// Accounts a task at a tick that was due at `due_ns`: before it leaves the CPU, it may be moved more often
+/// than moves are kept. The kernel accounts it only after this, so its CPU time is from the tick before.
 #[inline(always)]
 pub(crate) fn at_tick<A: Access>(task: Pointer, counts: &CpuCount, due_ns: u64, now_ns: u64) -> Option<()> {
     if config!(by) != BY_CGROUP || !are_within(counts) {
         return None;
     }
-    // SAFETY: a task's state is written only where the task runs, and this is there.
+    // SAFETY: a task's state is written only where the task runs, which is here.
     let state = unsafe { &mut *A::state(task)? };
-    // What has no slot yet is accounted where it can get one.
+    // A task without a slot is accounted where it can get one.
     if state.slot == SLOT_UNRESOLVED || state.flags & WAITS_FOR_EXEC != 0 {
         return None;
     }

@@ -1,6 +1,6 @@
-//! What every object needs: a licence, and an end for the impossible.
+//! Parts that every object needs: a licence, and a panic handler.
 
-/// Lets the kernel call the GPL-only helpers; the crate's licence is in Cargo.toml.
+/// Licence that lets the kernel call the GPL-only helpers; the crate's licence is in Cargo.toml.
 #[unsafe(link_section = "license")]
 #[unsafe(no_mangle)]
 static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";

@@ -1,5 +1,6 @@
-//! Time off the CPU: why a task leaves its CPU, and how long it was blocked and kept from running when it gets another one. What is
-//! over is accounted with the task's next span on a CPU, as its run-queue latency is; the verifier drops all of it where nobody asked.
+//! Time off the CPU: the reason why a task leaves its CPU, and the time it was blocked and held back until it
+//! gets another one. A wait that is over is accounted with the task's next span on a CPU, as its run-queue
+//! latency is. The verifier drops all of it where it is not requested.
 
 use pmu_common::{
     config::ABSENT,
@@ -15,13 +16,13 @@ use crate::{
     maps::{CONTROL, OFF_CPU},
 };
 
-/// A wait that is over and not accounted.
+/// Wait that is over and not accounted.
 pub(crate) struct Waited {
     kind: u32,
     blocked_ns: u64,
 }
 
-/// `task` leaves its CPU. Call after [`TaskState::ready_ns`] says whether it could have gone on.
+/// Handles that `task` leaves its CPU. Call after [`TaskState::ready_ns`] is set if it could have continued.
 #[inline(always)]
 pub(crate) fn leave<A: Access>(task: Pointer, state: &mut TaskState, counts: &CpuCount, now_ns: u64) {
     if config!(off_cpu) == 0 {
@@ -35,7 +36,7 @@ pub(crate) fn leave<A: Access>(task: Pointer, state: &mut TaskState, counts: &Cp
     }
 }
 
-/// Notes since when a task is blocked, and by what.
+/// Records the start of a task's blocked time, and its kind.
 #[inline(always)]
 pub(crate) fn begin<A: Access>(task: Pointer, state: &mut TaskState, since_ns: u64) {
     state.off_since_ns = 0;
@@ -46,7 +47,7 @@ pub(crate) fn begin<A: Access>(task: Pointer, state: &mut TaskState, since_ns: u
     state.off_since_ns = since_ns;
 }
 
-/// The task with this state gets a CPU. Call before [`TaskState::ready_ns`] is forgotten.
+/// Handles that the task with this state gets a CPU. Call before [`TaskState::ready_ns`] is cleared.
 #[inline(always)]
 pub(crate) fn arrive(state: &mut TaskState, now_ns: u64) {
     if config!(off_cpu) == 0 {
@@ -68,8 +69,8 @@ pub(crate) fn take(state: &mut TaskState) -> Option<Waited> {
     Some(Waited { kind, blocked_ns })
 }
 
-/// Adds a wait to its owner's row, how long the task then waited for a CPU, and for how long a limit held it back. Call with interrupts off,
-/// on that CPU.
+/// Adds a wait to its owner's row: its blocked time, the time that the task then waited for a CPU, and the
+/// time that a limit held it back. Call with interrupts off, on that CPU.
 #[inline(always)]
 pub(crate) fn add(slot: u32, cpu: u32, waited: &Waited, wait_ns: u64, throttled_ns: u64) -> Option<()> {
     // SAFETY: the lookup gave a live row, and only this CPU writes it, with interrupts off.
@@ -96,13 +97,13 @@ fn is_in_iowait<A: Fields>(task: Pointer) -> bool {
     bit != ABSENT && A::u32(task, bit / 32 * 4) >> (bit % 32) & 1 != 0
 }
 
-/// Is the task in a system call that waits for a futex?
+/// Returns whether the task is in a system call that waits for a futex.
 #[inline(always)]
 fn is_in_futex<A: Access>(task: Pointer) -> bool {
     config!(finds_futexes) != 0 && is_futex(system_call::<A>(A::user_registers(task)))
 }
 
-/// The system call that a task is in which entered the kernel with these registers.
+/// Returns the system call of a task that entered the kernel with these registers.
 #[inline(always)]
 pub(crate) fn system_call<A: Access>(registers: Pointer) -> u32 {
     A::u32(registers, config!(offsets.regs_call))

@@ -1,6 +1,6 @@
-//! Stacks of tasks that block. The switch program still runs as the task that leaves, so both its stacks are there: of another task the
-//! kernel gives none of user mode (kernel/bpf/stackmap.c, `__bpf_get_stack`). Only where `Config::off_cpu` asks for it: the verifier
-//! drops all of it otherwise.
+//! Stacks of blocking tasks. The switch program still runs as the task that leaves, so both its stacks are
+//! available: of another task the kernel returns no user stack (kernel/bpf/stackmap.c, `__bpf_get_stack`).
+//! Only where `Config::off_cpu` requests it: the verifier drops all of it otherwise.
 
 use core::{ffi::c_void, mem::offset_of};
 
@@ -30,7 +30,7 @@ use crate::{
     task,
 };
 
-/// `task` leaves its CPU, and its wait is noted. `slot` is its owner's.
+/// Handles that `task`, of the owner in `slot`, leaves its CPU, after its wait was recorded.
 #[inline(always)]
 pub(crate) fn leave<A: Access>(
     context: *mut c_void,
@@ -51,10 +51,11 @@ pub(crate) fn leave<A: Access>(
     }
 }
 
-/// The task with this state becomes able to run. Call before [`TaskState::ready_cpu`] is no longer the CPU that it left.
+/// Handles that the task with this state becomes able to run. Call while [`TaskState::ready_cpu`] is still
+/// the CPU that it left.
 #[inline(always)]
 pub(crate) fn wake<A: Access>(state: &mut TaskState) {
-    // Idle, the CPU waited for nothing but an interrupt, which comes when it comes.
+    // If the CPU was idle, it waited only for an interrupt, which comes at its own time.
     if config!(off_cpu) == WITH_STACKS
         && state.has_stack()
         && state.ready_cpu == this_cpu()
@@ -64,7 +65,7 @@ pub(crate) fn wake<A: Access>(state: &mut TaskState) {
     }
 }
 
-/// Sends the task's stacks, if those of this wait are to be taken.
+/// Sends the task's stacks, if this wait is selected.
 #[inline(always)]
 fn take<A: Access>(
     context: *mut c_void,
@@ -105,13 +106,13 @@ fn take<A: Access>(
     send(room, HEAD_BYTES as u64 + u64::from(kernel_bytes) + u64::from(user_bytes))
 }
 
-/// What stands before the addresses.
+/// Bytes before the addresses.
 const HEAD_BYTES: usize = size_of::<ring::OffCpuStack>() + size_of::<ring::Entered>();
 
 const _: () = assert!(offset_of!(OffCpuRoom, pace) == HEAD_BYTES + 2 * STACK_BYTES as usize);
 
-/// Puts what the task entered the kernel with into the record, without a copy on the stack, of which programs have little. Returns how many
-/// bytes of the user stack.
+/// Writes the task's user state at its entry to the kernel into the record, without a copy on the stack,
+/// which is small. Returns the number of bytes of the user stack.
 #[inline(always)]
 fn enter<A: Access>(task: Pointer, room: *mut OffCpuRoom) -> u32 {
     if config!(finds_futexes) == 0 {
@@ -143,7 +144,7 @@ const REGISTER_BYTES: u32 = (ENTERED_REGISTERS * 8) as u32;
 #[cfg(any(bpf_target_arch = "x86_64", all(not(target_arch = "bpf"), target_arch = "x86_64")))]
 const STACK_POINTER: usize = (offset_of!(aya_ebpf::bindings::pt_regs, rsp) - FIRST_REGISTER) / 8;
 
-/// x29 (AAPCS64, 6.1.1).
+/// Register x29 (AAPCS64, 6.1.1).
 #[cfg(any(bpf_target_arch = "aarch64", all(not(target_arch = "bpf"), target_arch = "aarch64")))]
 const FIRST_REGISTER: usize = 29 * 8;
 #[cfg(any(bpf_target_arch = "aarch64", all(not(target_arch = "bpf"), target_arch = "aarch64")))]
@@ -170,7 +171,7 @@ fn send(room: *mut OffCpuRoom, bytes: u64) -> Option<()> {
     Some(())
 }
 
-/// The task with this state gets a CPU, and how long it was blocked is known.
+/// Handles that the task with this state gets a CPU with a known blocked time.
 #[inline(always)]
 pub(crate) fn arrive<A: Access>(task: Pointer, state: &mut TaskState) {
     if config!(off_cpu) != WITH_STACKS || state.blocked_ns == NO_WAIT || state.off_kind == RUN_QUEUE {

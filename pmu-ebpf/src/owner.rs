@@ -1,4 +1,4 @@
-//! Slots: which row of the maps counts for an owner.
+//! Slots: rows of the maps that count for an owner.
 
 use aya_ebpf::{
     bindings::{BPF_NOEXIST, BPF_RB_FORCE_WAKEUP},
@@ -22,13 +22,14 @@ use crate::{
     process, ring_event, target, task,
 };
 
-/// Value in `SLOT_OF` for a wanted cgroup whose processes own the counts.
+/// Value in `SLOT_OF` for a wanted cgroup with processes that own the counts.
 const MEMBER: u32 = SLOT_OTHER;
 
 /// Bytes of `task_struct.comm`.
 pub(crate) const COMM_BYTES: u32 = 16;
 
-/// Slot of a task that is now in `cgroup` with this `id` ([`task::cgroup_and_id`]; both ignored where cgroups do not matter).
+/// Returns the slot of a task that is now in `cgroup` with this `id` ([`task::cgroup_and_id`]; both ignored
+/// where cgroups do not matter).
 #[inline(always)]
 pub(crate) fn resolve<A: Access>(task: Pointer, cgroup: Pointer, id: u64) -> u32 {
     if task::cgroups_matter() {
@@ -44,22 +45,23 @@ pub(crate) fn resolve<A: Access>(task: Pointer, cgroup: Pointer, id: u64) -> u32
     }
 }
 
-/// [`of_cgroup`] as a function of its own, of numbers only, as is [`slot_of_process`]: what looks for a slot does so seldom, and the verifier
-/// looks at it once a program, where it followed all that comes behind for each way through.
+/// Calls [`of_cgroup`] as a separate function, on numbers only, like [`slot_of_process`]. Slots are looked up
+/// seldom, and the verifier visits it once per program. Inlined, the verifier followed all later code for
+/// each path through it.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn slot_of_cgroup(cgroup: u64, id: u64) -> u64 {
     of_cgroup(cgroup as Pointer, id).into()
 }
 
-/// Slot of the process with this first thread and this id.
+/// Returns the slot of the process with this first thread and this id.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn slot_of_process(leader: u64, process: u64) -> u64 {
     of_process(leader as Pointer, process as u32).into()
 }
 
-/// A thread that has exited is known: `process::exit` sees to that.
+/// Returns the slot of a task as a thread. A thread that has exited has one: `process::exit` ensures that.
 #[inline(always)]
 fn of_thread<A: Access>(task: Pointer) -> u32 {
     let key = task::thread_key::<A>(task);
@@ -81,7 +83,8 @@ fn of_process(leader: Pointer, process: u32) -> u32 {
         return slot;
     }
     let slot = begin(leader, &key, |name| read_name(leader, name));
-    // One that ran from its fork to its end without a switch has its first behind its exit, where nobody knew it yet.
+    // A process that ran from its fork to its end without a switch has its first switch after its exit. The
+    // exit found no slot.
     if task::is_over(leader) {
         if config!(names) != KEEPS_SLOT {
             let _ = process::count_exit(slot);
@@ -103,7 +106,7 @@ pub(crate) fn begin(leader: Pointer, key: &OwnerKey, describe: impl FnOnce(&mut 
     })
 }
 
-/// The process is over. Its slot stays for what is still to come, until user space frees it.
+/// Ends a process. Its slot stays for its last counts, until user space frees it.
 #[inline(always)]
 pub(crate) fn forget(key: &OwnerKey, slot: u32) {
     let _ = SLOT_OF.remove(key);
@@ -125,7 +128,8 @@ pub(crate) fn end(slot: u32) -> Option<()> {
     Some(())
 }
 
-/// Slot of a cgroup, or where processes own the counts: [`MEMBER`] if it is wanted, [`SLOT_NONE`] if not.
+/// Returns the slot of a cgroup. Where processes own the counts, returns [`MEMBER`] if it is wanted,
+/// [`SLOT_NONE`] if not.
 #[inline(always)]
 pub(crate) fn of_cgroup(cgroup: Pointer, id: u64) -> u32 {
     let key = OwnerKey { id, born_ns: 0 };
@@ -148,14 +152,14 @@ pub(crate) fn of_cgroup(cgroup: Pointer, id: u64) -> u32 {
     answer
 }
 
-/// Slot of an owner that has been seen before.
+/// Returns the slot of an owner that has been seen before.
 #[inline(always)]
 pub(crate) fn known(key: &OwnerKey) -> Option<u32> {
     // SAFETY: the value is copied at once; an entry is removed only after its owner has ended.
     unsafe { SLOT_OF.get(key) }.copied()
 }
 
-/// Gives `key` a slot. `describe` fills the row before anyone can find it.
+/// Gives `key` a slot. `describe` fills the row before it is published.
 #[inline(always)]
 fn allocate(key: &OwnerKey, describe: impl FnOnce(*mut Owner)) -> u32 {
     let Ok(Some(slot)) = FREE_SLOTS.pop() else {
@@ -166,7 +170,7 @@ fn allocate(key: &OwnerKey, describe: impl FnOnce(*mut Owner)) -> u32 {
         return SLOT_OTHER;
     };
     describe(owner);
-    // SAFETY: the lookup gave a live row; the id goes in last, because it is what says that the slot is in use.
+    // SAFETY: the lookup gave a live row; the id is written last, because it marks the slot as used.
     unsafe { (*owner).key.born_ns = key.born_ns };
     // SAFETY: as above.
     unsafe { (*owner).key.id = key.id };
@@ -174,7 +178,7 @@ fn allocate(key: &OwnerKey, describe: impl FnOnce(*mut Owner)) -> u32 {
     match SLOT_OF.insert(key, slot, u64::from(BPF_NOEXIST)) {
         Ok(()) => {
             if slot >= config!(slots) - config!(slots) / 4 {
-                // Forced, because records that wait for the tick would keep an ordinary wake-up from being sent.
+                // Forced, because records that wait for the tick would suppress an ordinary wake-up.
                 ring_event::process(ring::PRESSURE, 0, u64::from(BPF_RB_FORCE_WAKEUP));
             }
             slot
@@ -183,7 +187,7 @@ fn allocate(key: &OwnerKey, describe: impl FnOnce(*mut Owner)) -> u32 {
     }
 }
 
-/// Another CPU gave the owner a slot first, or the map is full.
+/// Returns the slot to the free ones: another CPU gave the owner a slot first, or the map is full.
 #[inline(always)]
 fn give_back(key: &OwnerKey, slot: u32, owner: *mut Owner) -> u32 {
     // SAFETY: the row was never published.
@@ -205,7 +209,8 @@ pub(crate) fn read_comm(task: Pointer, name: &mut [u8]) {
     unsafe { bpf_probe_read_kernel(name.as_mut_ptr().cast(), COMM_BYTES, comm.cast()) };
 }
 
-/// Copies what a process is called: its executable file where that is asked for and there is one, else its first thread.
+/// Copies the name of a process: its executable file where requested and present, else its first thread's
+/// name.
 #[inline(always)]
 pub(crate) fn read_name(leader: Pointer, name: &mut [u8]) {
     if config!(names) != OWNER_IS_EXE || !read_executable(leader, name) {
@@ -213,7 +218,8 @@ pub(crate) fn read_name(leader: Pointer, name: &mut [u8]) {
     }
 }
 
-/// Copies the name of the file that a task executes. Has it one? Kernel threads have not, nor tasks that have exited.
+/// Copies the name of the file that a task executes. Returns whether it has one: kernel threads and exited
+/// tasks have none.
 #[inline(always)]
 fn read_executable(task: Pointer, name: &mut [u8]) -> bool {
     let way = [
@@ -235,7 +241,7 @@ fn read_executable(task: Pointer, name: &mut [u8]) -> bool {
     read_string(at, name).is_some_and(|bytes| bytes > 0)
 }
 
-/// Copies a zero-terminated kernel string; returns its bytes without the zero.
+/// Copies a zero-terminated kernel string. Returns its bytes without the zero.
 #[inline(always)]
 pub(crate) fn read_string(string: Pointer, into: &mut [u8]) -> Option<usize> {
     // SAFETY: the helper checks the address and never writes more than `into` holds.

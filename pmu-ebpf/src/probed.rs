@@ -1,10 +1,12 @@
-//! By address: for `raw_tp` programs, on kernels that do not let `tp_btf` programs keep something in a task.
+//! Access by address: for `raw_tp` programs, on kernels that do not let `tp_btf` programs keep state in a
+//! task.
 
-/// Makes a program on a tracepoint, which hands it addresses.
+/// Declares a program on a tracepoint that passes addresses.
 macro_rules! tracepoint {
     ($(#[$doc:meta])* $name:ident on $tracepoint:literal, $context:ident => $run:expr) => {
         $(#[$doc])*
-        // Called by what the macro makes of it: a function of its own would take 32 bytes of the 512 that calls have together.
+        // Inlined into the function that the macro generates: a separate function would take 32 bytes of the
+        // 512 that calls share.
         #[aya_ebpf::macros::raw_tracepoint(tracepoint = $tracepoint)]
         #[inline(always)]
         pub(crate) fn $name($context: aya_ebpf::programs::RawTracePointContext) -> i32 {

@@ -20,7 +20,7 @@ use crate::{
     owner, ring_event, target, task, tracepoint,
 };
 
-/// Does user space look at what is mapped?
+/// Returns whether user space reads address maps.
 #[inline(always)]
 fn wants_names() -> bool {
     config!(hot_mask) != 0 || config!(off_cpu) == OFF_CPU_STACKS
@@ -41,7 +41,8 @@ fn try_fork<A: Access>(parent: Pointer, child: Pointer) {
     }
 }
 
-/// Tells user space whose address map a process begins with: it may be gone before its own can be read.
+/// Reports the process from which a new one copies its address map: the new one may be gone before its own
+/// map can be read.
 #[inline(always)]
 fn tell_fork<A: Access>(parent: Pointer, child: Pointer) {
     let (from, to) = (identity::process::<A>(parent), identity::process::<A>(child));
@@ -55,7 +56,7 @@ tracepoint! {
     release on "sched_prepare_exec", context => try_release::<Way>(context.arg(0))
 }
 
-/// A launched command counts from here.
+/// Starts counting of a launched command.
 #[inline(always)]
 fn try_release<A: Access>(task: Pointer) {
     if divide::by_program() {
@@ -63,8 +64,8 @@ fn try_release<A: Access>(task: Pointer) {
     }
     let wanted = task::slot::<A>(task).is_some_and(|slot| slot != SLOT_NONE);
     if A::CREATES_ANYWHERE && config!(filter) == FILTER_PROCESSES && !wanted {
-        // It was met before it became a target. Where cgroups are the targets it may have become one by a move, and
-        // what it has done since counts.
+        // It was seen before it became a target. Where cgroups are the targets it may have become one by a
+        // move, and its counts since then are wanted.
         let _ = target::init_task::<A>(task);
     }
     if let Some(state) = A::state(task) {
@@ -80,7 +81,7 @@ tracepoint! {
     exec on "sched_process_exec", context => try_exec::<Way>(context.arg(0))
 }
 
-/// A command that keeps its CPU from here on is sampled before its first switch.
+/// Handles an exec. A command that keeps its CPU from here on is sampled before its first switch.
 #[inline(always)]
 fn try_exec<A: Access>(task: Pointer) {
     let _ = renew::<A>(task);
@@ -92,12 +93,12 @@ fn try_exec<A: Access>(task: Pointer) {
     }
 }
 
-/// The process has another program now: another name, another address map.
+/// Handles that the process has another program now: another name, another address map.
 #[inline(always)]
 fn renew<A: Access>(task: Pointer) -> Option<()> {
     try_release::<A>(task);
     let state = A::state(task)?;
-    // SAFETY: the state is the running task's own. Its new address map must be read anew.
+    // SAFETY: the state is the running task's own. Its new address map must be read again.
     unsafe { (*state).flags &= !ANNOUNCED };
     if wants_names() {
         ring_event::exec(task::process_of::<A>(task));
@@ -108,7 +109,7 @@ fn renew<A: Access>(task: Pointer) -> Option<()> {
     if divide::by_program() {
         return divide::divide::<A>(task, |name| owner::read_name(task, name));
     }
-    // By name, its new name came before ([`rename`]).
+    // By name: its new name came before ([`rename`]).
     if config!(by) != BY_PROCESS || divide::by_name() {
         return None;
     }
@@ -121,7 +122,8 @@ fn renew<A: Access>(task: Pointer) -> Option<()> {
     Some(())
 }
 
-/// A thread that executes a program takes over the id and the start time of its process's first one, which has exited.
+/// Handles a thread that executes a program: it takes over the id and the start time of its process's first
+/// thread, which has exited.
 #[inline(always)]
 fn rename_thread<A: Access>(task: Pointer, state: *mut TaskState) -> Option<()> {
     // SAFETY: the state is the running task's own.
@@ -144,11 +146,12 @@ fn rename_thread<A: Access>(task: Pointer, state: *mut TaskState) -> Option<()> 
 }
 
 tracepoint! {
-    /// `trace_task_rename(task, comm)`, fs/exec.c: a thread is about to get another name, from whoever gives it.
+    /// `trace_task_rename(task, comm)`, fs/exec.c: a thread is about to change its name, or another task
+    /// changes it.
     rename on "task_rename", context => try_rename::<Way>(context.arg(0), context.arg(1))
 }
 
-/// A thread, or a process by its first thread, is called what it was called last; where owners are names, a process of one thread is
+/// Renames a thread, or a process by its first thread. Where owners are names, a process of one thread is
 /// another owner from then on.
 #[inline(always)]
 fn try_rename<A: Access>(task: Pointer, comm: Pointer) -> Option<()> {
@@ -168,7 +171,7 @@ fn try_rename<A: Access>(task: Pointer, comm: Pointer) -> Option<()> {
     if slot >= SLOT_NONE || slot == SLOT_OTHER {
         return None;
     }
-    // SAFETY: the lookup gave a live row; of two who rename a thread at once, either may win.
+    // SAFETY: the lookup gave a live row; of two tasks that rename a thread at once, either may win.
     let row = unsafe { &mut *OWNERS.get_ptr_mut(slot)? };
     owner::read_string(comm, &mut row.name)?;
     row.execs = row.execs.wrapping_add(1);
@@ -181,7 +184,8 @@ tracepoint! {
     exit on "sched_process_exit", context => try_exit::<Way>(context.arg(0))
 }
 
-/// The last thread ends its process. Its own last slice still comes, so the slot stays until user space frees it.
+/// Ends a process at the exit of its last thread. Its own last slice still comes, so the slot stays until
+/// user space frees it.
 #[inline(always)]
 fn try_exit<A: Access>(task: Pointer) -> Option<()> {
     if config!(by) == BY_THREAD {
@@ -197,14 +201,15 @@ fn try_exit<A: Access>(task: Pointer) -> Option<()> {
     let key = task::process_key::<A>(task);
     let slot = owner::known(&key)?;
     if config!(names) != KEEPS_SLOT {
-        // An owner also ends where its process goes on as another.
+        // An owner also ends where its process continues as another.
         let _ = count_exit(slot);
     }
     owner::forget(&key, slot);
     Some(())
 }
 
-/// The thread's last slice still comes, so it gets its slot now if it has none: later it would never end.
+/// Ends a thread. Its last slice still comes, so it gets its slot now if it has none: later it would never
+/// end.
 #[inline(always)]
 fn end_thread<A: Access>(task: Pointer) -> Option<()> {
     let state = A::state(task)?;
@@ -224,7 +229,7 @@ fn end_thread<A: Access>(task: Pointer) -> Option<()> {
     Some(())
 }
 
-/// A process of the owner in this slot exited.
+/// Counts that a process of the owner in this slot exited.
 #[inline(always)]
 pub(crate) fn count_exit(slot: u32) -> Option<()> {
     // SAFETY: the lookup gave a live row, and this CPU's.

@@ -1,5 +1,5 @@
-//! What saved registers say: where a sample hit, and what code a timer interrupted: a user's, which cannot mask interrupts, or the
-//! kernel's, and whether that had just let interrupts in.
+//! Saved registers: the place that a sample hit, and the code that a timer interrupted. That is user code,
+//! which cannot mask interrupts, or kernel code, which may have just enabled interrupts.
 
 use core::ffi::c_void;
 
@@ -16,17 +16,17 @@ use crate::{
     sample::Cause,
 };
 
-/// Where a sample hit.
+/// Place that a sample hit.
 pub(crate) struct Place {
-    /// The instruction.
+    /// Address of the instruction.
     pub(crate) address: u64,
-    /// In user mode?
+    /// Whether the CPU was in user mode.
     pub(crate) user: bool,
-    /// With interrupts masked?
+    /// Whether interrupts were masked.
     pub(crate) masked: bool,
 }
 
-/// Where the sample of a program's context hit.
+/// Returns the place that the sample of a program's context hit.
 #[inline(always)]
 pub(crate) fn place(context: *mut c_void, cause: Cause) -> Place {
     match cause {
@@ -35,15 +35,15 @@ pub(crate) fn place(context: *mut c_void, cause: Cause) -> Place {
     }
 }
 
-/// Who called a tracepoint: the registers that the kernel made up there hold its address, but no flags. A program's context
-/// begins with their address, which only a helper may read.
+/// Returns the caller of a tracepoint. The registers that the kernel made up there hold its address, but no
+/// flags. A program's context begins with their address, which only a helper may read.
 #[inline(always)]
 fn caller(context: *mut c_void) -> Place {
     let registers = Probed::read::<u64>(context as Pointer, 0) as Pointer;
     Place { address: Probed::read(registers, ADDRESS), user: false, masked: false }
 }
 
-/// Where the instruction's address is among the registers of an interrupted task.
+/// Offset of the instruction's address among the registers of an interrupted task.
 #[cfg(any(bpf_target_arch = "x86_64", all(not(target_arch = "bpf"), target_arch = "x86_64")))]
 const ADDRESS: u32 = core::mem::offset_of!(aya_ebpf::bindings::pt_regs, rip) as u32;
 
@@ -56,7 +56,8 @@ fn interrupted(context: *mut c_void) -> Place {
     Place { address: registers.rip, user: is_user(registers.cs), masked: registers.eflags & 0x200 == 0 }
 }
 
-/// Where the instruction's address is among the registers of an interrupted task, which begin with what user space sees.
+/// Offset of the instruction's address among the registers of an interrupted task, which begin with the
+/// user-visible ones.
 #[cfg(any(bpf_target_arch = "aarch64", all(not(target_arch = "bpf"), target_arch = "aarch64")))]
 const ADDRESS: u32 = core::mem::offset_of!(aya_ebpf::bindings::user_pt_regs, pc) as u32;
 
@@ -69,10 +70,10 @@ fn interrupted(context: *mut c_void) -> Place {
     Place { address: registers.pc, user: is_user(registers.pstate), masked: registers.pstate & 0x80 != 0 }
 }
 
-/// Registers of what `timer` interrupted on this CPU; null where they cannot be found.
+/// Returns the registers of the code that `timer` interrupted on this CPU; null where they cannot be found.
 ///
-/// The kernel keeps a pointer to them in the per-CPU variable `__irq_regs` (include/asm-generic/irq_regs.h), whose address
-/// programs are not given; but the timer leads to another per-CPU variable, and the distance is known.
+/// The kernel keeps a pointer to them in the per-CPU variable `__irq_regs` (include/asm-generic/irq_regs.h).
+/// Programs do not get its address, but the timer leads to another per-CPU variable at a known distance.
 #[inline(always)]
 pub(crate) fn of_timer(timer: Pointer) -> Pointer {
     if config!(offsets.irq_regs) == ABSENT {
@@ -84,7 +85,7 @@ pub(crate) fn of_timer(timer: Pointer) -> Pointer {
     Probed::pointer(place as Pointer, 0)
 }
 
-/// What code was interrupted: `CODE_USER`, `CODE_KERNEL` or `CODE_UNKNOWN`.
+/// Returns the kind of the interrupted code: `CODE_USER`, `CODE_KERNEL` or `CODE_UNKNOWN`.
 #[inline(always)]
 pub(crate) fn code(registers: Pointer) -> u32 {
     if registers.is_null() {
@@ -96,15 +97,16 @@ pub(crate) fn code(registers: Pointer) -> u32 {
     }
 }
 
-/// Had the interrupted kernel code let interrupts in with the instruction before? An interrupt that was masked comes there
-/// and nowhere else.
+/// Returns whether the instruction before the interrupted kernel code enabled interrupts. A masked interrupt
+/// comes there and nowhere else.
 #[inline(always)]
 pub(crate) fn is_at_enable(registers: Pointer) -> bool {
-    // The instruction's address stands before what tells the mode, in both architectures' `pt_regs`.
+    // The instruction's address stands before the field with the mode, in both architectures' `pt_regs`.
     enables_before(Probed::u64(registers, config!(offsets.regs_mode).wrapping_sub(8))) != 0
 }
 
-/// Does the instruction before an address let interrupts in? As a function of its own that takes a number, the verifier looks at it once.
+/// Returns whether the instruction before an address enables interrupts. As a separate function on a number,
+/// the verifier visits it once.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn enables_before(address: u64) -> u64 {
@@ -112,7 +114,7 @@ extern "C" fn enables_before(address: u64) -> u64 {
     enables(word(16), word(8)).into()
 }
 
-/// CS: the low bits are the privilege level (Intel SDM vol. 3, 5.5).
+/// Returns whether CS is of user mode: the low bits are the privilege level (Intel SDM vol. 3, 5.5).
 #[cfg(any(bpf_target_arch = "x86_64", all(not(target_arch = "bpf"), target_arch = "x86_64")))]
 #[inline(always)]
 const fn is_user(cs: u64) -> bool {
@@ -125,7 +127,7 @@ const fn enables(first: u64, last: u64) -> bool {
     enable::x86_64(first, last)
 }
 
-/// PSTATE: the low bits are the exception level (Arm ARM, C5.2.19).
+/// Returns whether PSTATE is of user mode: the low bits are the exception level (Arm ARM, C5.2.19).
 #[cfg(any(bpf_target_arch = "aarch64", all(not(target_arch = "bpf"), target_arch = "aarch64")))]
 #[inline(always)]
 const fn is_user(pstate: u64) -> bool {

@@ -1,4 +1,4 @@
-//! Ring events: small records for user space, and when it is woken up for them.
+//! Ring events: small records for user space, and the conditions of its wake-ups.
 
 use aya_ebpf::{
     bindings::{BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP},
@@ -8,16 +8,16 @@ use pmu_common::{loss, ring};
 
 use crate::{cpu::lose, maps::RING};
 
-/// User space looks at its next tick.
+/// Wake-up flag: user space reads at its next tick.
 pub(crate) const AT_TICK: u64 = BPF_RB_NO_WAKEUP as u64;
 
-/// Sends a fact about a process. `flags` as for `bpf_ringbuf_submit`.
+/// Sends an event of a process. `flags` as for `bpf_ringbuf_submit`.
 #[inline(always)]
 pub(crate) fn process(kind: u32, tgid: u32, flags: u64) {
     send(ring::Process { kind, tgid }, flags);
 }
 
-/// Sends that a process executes another program, from now on.
+/// Reports that a process executes another program, from now on.
 #[inline(always)]
 pub(crate) fn exec(tgid: u32) {
     // SAFETY: the helper has no preconditions.
@@ -25,7 +25,7 @@ pub(crate) fn exec(tgid: u32) {
     send(ring::Exec { kind: ring::EXEC, tgid, at_ns }, AT_TICK);
 }
 
-/// Sends that a process begins: user space reads it as it reads stacks.
+/// Reports that a process begins. User space is woken up for it as for stacks.
 #[inline(always)]
 pub(crate) fn fork(tgid: u32, parent: u32) {
     // SAFETY: the helper has no preconditions.
@@ -33,14 +33,14 @@ pub(crate) fn fork(tgid: u32, parent: u32) {
     send(ring::Fork { kind: ring::FORK, tgid, parent, reserved: 0, at_ns }, if_half_full());
 }
 
-/// Sends that a wait is over whose stack was sent.
+/// Reports the end of a wait with a stack that was sent.
 #[inline(always)]
 pub(crate) fn unblocked(tid: u32, blocked_ns: u64) {
     send(ring::Unblocked { kind: ring::UNBLOCKED, tid, blocked_ns }, AT_TICK);
 }
 
-/// Sends a wait that finds no place among its CPU's charges, as where processes live for a moment: each is a pair of its own. The half of the
-/// ring buffer is for what else there is to send.
+/// Sends a wait that has no place among its CPU's charges. That occurs where processes are very short-lived:
+/// each is a separate pair. Half of the ring buffer is reserved for other records.
 #[inline(always)]
 pub(crate) fn charge(cpu: u32, pair: u64, wait_ns: u64) {
     let (waiting, size) = waiting_of();
@@ -60,20 +60,21 @@ fn send<T: 'static>(value: T, flags: u64) {
     }
 }
 
-/// User space reads what comes often at its tick, or at once if the ring buffer is half full.
+/// Returns the flags for frequent records: user space reads them at its tick, or at once if the ring buffer
+/// is half full.
 #[inline(always)]
 pub(crate) fn if_half_full() -> u64 {
     let (waiting, size) = waiting_of();
     wake_if(waiting > size / 2)
 }
 
-/// Wakes user space up, or lets it look at its next tick.
+/// Returns the flags that wake user space up, or let it read at its next tick.
 #[inline(always)]
 pub(crate) fn wake_if(full: bool) -> u64 {
     if full { u64::from(BPF_RB_FORCE_WAKEUP) } else { AT_TICK }
 }
 
-/// Bytes that wait in the ring buffer, and its size.
+/// Returns the number of bytes that wait in the ring buffer, and its size.
 #[inline(always)]
 pub(crate) fn waiting_of() -> (u64, u64) {
     let ring = (&raw const RING).cast_mut().cast::<core::ffi::c_void>();

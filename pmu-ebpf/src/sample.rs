@@ -1,9 +1,11 @@
-//! Programs on sampling events: count the sample for its owner, keep its address, and its stacks if asked.
+//! Programs on sampling events: they count the sample for its owner, keep its address, and keep its stacks if
+//! requested.
 //!
-//! The kernel runs one at an overflow, or, of a tracepoint, at every hit: there the program itself waits for the period to be
-//! over. They may run in an NMI and so interrupt every other program on their CPU: they write rows of their own only. The
-//! kernel never runs one of them inside another (kernel/events/core.c, `bpf_overflow_handler`; kernel/trace/bpf_trace.c,
-//! `trace_call_bpf`): a sample that comes then is not taken, and is missing from those expected of its event.
+//! The kernel runs one at an overflow, or, for a tracepoint, at every hit: there the program itself waits for
+//! the end of the period. They may run in an NMI and so interrupt every other program on their CPU, so they
+//! write only their own rows. The kernel never runs one of them inside another (kernel/events/core.c,
+//! `bpf_overflow_handler`; kernel/trace/bpf_trace.c, `trace_call_bpf`). A sample that comes then is not
+//! taken, and is missing from those expected of its event.
 
 use core::ffi::c_void;
 
@@ -41,32 +43,34 @@ use crate::{
 
 pub(crate) const STACK_BYTES: u32 = (STACK_FRAMES * 8) as u32;
 
-/// "No such stack" (`-EFAULT`): a kernel thread's user stack, or user mode's kernel stack. No loss.
+/// Error for an absent stack (`-EFAULT`): a kernel thread's user stack, or user mode's kernel stack. It is
+/// not a loss.
 const NO_STACK: i64 = -14;
 
-/// What runs a program.
+/// Cause of a program's run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Cause {
-    /// An event's overflow.
+    /// Overflow of an event.
     Overflow,
-    /// A tracepoint, at every hit.
+    /// Hit of a tracepoint; every hit runs the program.
     Hit,
 }
 
-/// Declares two programs per event, in the order of `pmu_common::name::program::SAMPLES` and `TRACEPOINT_SAMPLES`: which of
-/// them runs says what has overflowed. Only those that are needed are loaded.
+/// Declares two programs per event, in the order of `pmu_common::name::program::SAMPLES` and
+/// `TRACEPOINT_SAMPLES`. The program that runs identifies the event that overflowed. Only the needed ones are
+/// loaded.
 macro_rules! samples {
     ($($program:ident, $at_tracepoint:ident = $event:literal),+ $(,)?) => {$(
-        /// Runs at every overflow of the event that user space bound it to.
+        /// Runs at every overflow of the event that user space attached it to.
         #[perf_event]
         pub(crate) fn $program(context: PerfEventContext) -> u32 {
             sampled(context.as_ptr(), $event, Cause::Overflow);
             0
         }
 
-        /// Runs at every hit of the tracepoint that user space bound it to. Declared by hand: aya's macro returns 0, which
-        /// keeps the hit from every perf event on the tracepoint, whoever counts there.
+        /// Runs at every hit of the tracepoint that user space attached it to. Declared by hand: aya's macro
+        /// returns 0, which hides the hit from all perf events on the tracepoint, of any process.
         #[unsafe(no_mangle)]
         #[unsafe(link_section = "tracepoint")]
         pub(crate) extern "C" fn $at_tracepoint(context: *mut c_void) -> u32 {
@@ -84,7 +88,8 @@ samples! {
     sample_14, hit_14 = 14, sample_15, hit_15 = 15,
 }
 
-/// What all of them do. One function for all: so many copies in the object would be read at every start.
+/// Handles a sample, for all programs. There is one function for all: every copy in the object would be read
+/// at every start.
 #[inline(never)]
 fn sampled(context: *mut c_void, event: u32, cause: Cause) -> u32 {
     let _ = try_sample::<Way>(context, event, cause);
@@ -142,7 +147,7 @@ fn try_sample<A: Access>(context: *mut c_void, event: u32, cause: Cause) -> Opti
         if config!(unwind) == UNWIND_OFF {
             send_stacks(context, samples, cpu, &header, skipped);
         } else {
-            // A tracepoint's registers are the kernel's, and no program may read them by type.
+            // A tracepoint's registers are the kernel's, and programs must not read them by type.
             let entered = (cause == Cause::Hit || !place.user).then_some(task);
             stack_copy::send::<A>(context, samples, cpu, &header, (entered, skipped));
         }
@@ -150,7 +155,7 @@ fn try_sample<A: Access>(context: *mut c_void, event: u32, cause: Cause) -> Opti
     Some(())
 }
 
-/// Where the sample hit, and how many frames of the kernel stack are no part of that.
+/// Returns the place that the sample hit, and the number of frames of the kernel stack to skip.
 #[inline(always)]
 fn where_from(context: *mut c_void, cause: Cause, samples: &CpuSamples) -> (Place, u64) {
     let place = place(context, cause);
@@ -169,8 +174,8 @@ fn where_from(context: *mut c_void, cause: Cause, samples: &CpuSamples) -> (Plac
     (Place { address: frame(context, 1).unwrap_or(place.address), ..place }, 1)
 }
 
-/// Is this hit of a tracepoint the last of its period? The kernel has no overflow for a program there. Nothing is due before
-/// user space has said what the period is.
+/// Returns whether this hit of a tracepoint is the last of its period. The kernel has no overflow for a
+/// program there. No hit is due before user space has set the period.
 #[inline(always)]
 fn is_due(samples: &mut CpuSamples) -> bool {
     if samples.hits_period == 0 {
@@ -184,8 +189,8 @@ fn is_due(samples: &mut CpuSamples) -> bool {
     due
 }
 
-/// Sample spacing is the cross-check of the timers' lateness. A silence with idle time in it says nothing: an idle CPU
-/// wakes late, and not every kernel delivers its samples.
+/// Checks the spacing of samples, which cross-checks the timers' lateness. A silence with idle time in it is
+/// not evidence: an idle CPU wakes late, and not every kernel delivers its samples.
 #[inline(always)]
 fn check_spacing(samples: &mut CpuSamples, now_ns: u64, idle: bool, idle_ns: u64) {
     let comparable = !idle && samples.last_ns != 0 && idle_ns == samples.last_idle_ns;
@@ -205,10 +210,10 @@ fn check_spacing(samples: &mut CpuSamples, now_ns: u64, idle: bool, idle_ns: u64
     }
 }
 
-/// Slot of the interrupted task; `None` if it is not wanted, or not known yet.
+/// Returns the slot of the interrupted task; `None` if it is not wanted, or not known yet.
 #[inline(always)]
 fn slot_of<A: Access>(task: Pointer, samples: &mut CpuSamples) -> Option<u32> {
-    // A task without a state is no target; where every task is one, its next switch counts it as unknown.
+    // A task without a state is not a target. Where every task is one, its next switch counts it as unknown.
     // SAFETY: the state is live while its task is; only its slot and cgroup are read.
     let state = unsafe { &*A::state(task)? };
     let (cgroup, id) =
@@ -260,7 +265,7 @@ fn keep_address(samples: &mut CpuSamples, cpu: u32, wanted: &Hot) {
     samples.losses[loss::HOT_FULL] += 1;
 }
 
-/// Asks user space, once a program, to read the address map of a sampled process while it lives.
+/// Requests user space, once per program, to read the address map of a sampled process while it lives.
 #[inline(always)]
 pub(crate) fn announce<A: Access>(task: Pointer, tgid: u32) {
     if let Some(state) = A::state(task) {
@@ -273,7 +278,8 @@ pub(crate) fn announce<A: Access>(task: Pointer, tgid: u32) {
     }
 }
 
-/// Sends both stacks through the ring buffer: they seldom repeat, so counting them in the kernel does not pay.
+/// Sends both stacks through the ring buffer. They seldom repeat, so counting them in the kernel does not
+/// pay.
 #[inline(always)]
 fn send_stacks(context: *mut c_void, samples: &mut CpuSamples, cpu: u32, header: &ring::Stack, skipped: u64) {
     let Some(room) = SCRATCH.get_ptr_mut(cpu) else {
@@ -300,7 +306,7 @@ fn send_stacks(context: *mut c_void, samples: &mut CpuSamples, cpu: u32, header:
 
 const _: () = assert!(size_of::<StackRoom>() == size_of::<ring::Stack>() + 2 * STACK_BYTES as usize);
 
-/// Address of the first frame of a stack that the flags do not skip, if there is one.
+/// Returns the address of the first frame of a stack that the flags do not skip, if there is one.
 #[inline(always)]
 fn frame(context: *mut c_void, flags: u64) -> Option<u64> {
     let mut address = 0_u64;
@@ -309,7 +315,7 @@ fn frame(context: *mut c_void, flags: u64) -> Option<u64> {
     (bytes == 8).then_some(address)
 }
 
-/// Bytes of the stack read to `into`, at most [`STACK_BYTES`].
+/// Reads a stack to `into` and returns its bytes, at most [`STACK_BYTES`].
 #[inline(always)]
 pub(crate) fn read_stack(context: *mut c_void, samples: &mut CpuSamples, into: *mut u8, flags: u64) -> u32 {
     stack_bytes(context, into, flags).unwrap_or_else(|| {
@@ -318,7 +324,7 @@ pub(crate) fn read_stack(context: *mut c_void, samples: &mut CpuSamples, into: *
     })
 }
 
-/// The same; `None` if it could not be read.
+/// Reads a stack likewise; returns `None` if it could not be read.
 #[inline(always)]
 pub(crate) fn stack_bytes(context: *mut c_void, into: *mut u8, flags: u64) -> Option<u32> {
     // SAFETY: the caller leaves room for STACK_BYTES.

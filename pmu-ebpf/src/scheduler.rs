@@ -1,5 +1,6 @@
-//! Programs of the scheduler. On `sched_switch`: accounts the task that leaves the CPU, and notes how long the other had to wait for
-//! it. On `sched_wakeup` and `sched_wakeup_new`: from there on the task waits for a CPU.
+//! Programs on the scheduler. On `sched_switch`: accounts the task that leaves the CPU, and records the time
+//! that the other task waited for it. On `sched_wakeup` and `sched_wakeup_new`: from then on the task waits
+//! for a CPU.
 
 use core::{ffi::c_void, ptr};
 
@@ -48,8 +49,8 @@ fn try_switch<A: Access>(context: *mut c_void, prev: Pointer, next: Pointer) -> 
     Some(())
 }
 
-/// The task gets the CPU: its wait is over, and is accounted when it leaves. What is remembered of it; null if nothing is. Not called where
-/// [`wait`] finds out when it leaves.
+/// Handles that the task gets the CPU: its wait is over, and is accounted when it leaves. Returns its state;
+/// null if there is none. Not called where [`wait`] computes the wait when the task leaves.
 #[inline(always)]
 fn arrive<A: Access>(next: Pointer, cpu: u32, counts: &CpuCount, now_ns: u64) -> *mut TaskState {
     let Some(pointer) = A::state(next) else { return ptr::null_mut() };
@@ -69,7 +70,8 @@ fn arrive<A: Access>(next: Pointer, cpu: u32, counts: &CpuCount, now_ns: u64) ->
     pointer
 }
 
-/// The task leaves the CPU: a preempted one waits from now on, one that blocks maybe for a lock. Its owner's slot, and the CPU time it was just given.
+/// Handles that the task leaves the CPU: a preempted one waits from now on, a blocked one may wait for a
+/// lock. Returns its owner's slot, and the CPU time it was just given.
 #[inline(always)]
 fn leave<A: Access>(
     context: *mut c_void,
@@ -96,27 +98,29 @@ fn leave<A: Access>(
 }
 
 tracepoint! {
-    /// `trace_sched_wakeup(task)`, kernel/sched/core.c: the task is on a run queue.
+    /// `trace_sched_wakeup(task)`, kernel/sched/core.c: a task is on a run queue.
     wake on "sched_wakeup", context => try_wake::<Way>(context.arg(0))
 }
 
 tracepoint! {
-    /// `trace_sched_wakeup_new(task)`, kernel/sched/core.c: the same for a new task.
+    /// `trace_sched_wakeup_new(task)`, kernel/sched/core.c: a new task is on a run queue.
     wake_new on "sched_wakeup_new", context => try_wake::<Way>(context.arg(0))
 }
 
-/// The kernel's own `sched_info.run_delay` would cost nothing, but it uses a run-queue clock that is not updated when a
-/// wake-up leads straight to a switch: most waits would be 0, and on kernels without preemption up to a tick too short.
+/// Handles a wake-up. The kernel's own `sched_info.run_delay` would cost nothing, but its run-queue clock is
+/// not updated when a wake-up leads straight to a switch. Most waits would be 0, and on kernels without
+/// preemption up to a tick too short.
 #[inline(always)]
 fn try_wake<A: Access>(task: Pointer) {
     if wait::is_told_by_leaving() && wait::is_on_cpu::<A>(task) {
-        // It was about to wait and need not. For what it waited before is not accounted yet.
+        // The task was about to wait and need not. Its previous wait is not accounted yet.
         return;
     }
     if let Some(state) = A::state(task) {
         // SAFETY: the helper has no preconditions.
         let now_ns = unsafe { bpf_ktime_get_ns() };
-        // SAFETY: the state is live while its task is; a task that still runs clears this when it leaves its CPU.
+        // SAFETY: the state is live while its task is; a task that still runs clears this when it leaves its
+        // CPU.
         let state = unsafe { &mut *state };
         off_cpu_stack::wake::<A>(state);
         lock::wake(state, now_ns);

@@ -1,5 +1,6 @@
-//! Copies of user stacks for user space to unwind, with the registers to begin from: reads user memory without faults,
-//! writes records. Only where `Config::unwind` asks for it: the verifier drops all of it otherwise.
+//! Copies of user stacks that user space unwinds, with the registers to begin from. They are read from user
+//! memory without faults and written to records. Only where `Config::unwind` requests it: the verifier drops
+//! all of it otherwise.
 
 use core::ffi::c_void;
 
@@ -24,16 +25,16 @@ use crate::{
     sample::{STACK_BYTES, read_stack},
 };
 
-/// What stands before the addresses.
+/// Bytes before the addresses.
 const HEAD_BYTES: usize = size_of::<ring::Stack>() + size_of::<ring::StackCopy>();
-/// A power of two that no piece begins behind.
+/// Power of two that is an upper bound for the start of a piece.
 const BEGINS_MAX: usize = 16 << 10;
 const _: () =
     assert!(HEAD_BYTES + 2 * STACK_BYTES as usize + (COPY_PIECES - 1) * COPY_PIECE_BYTES < BEGINS_MAX);
 const _: () = assert!(BEGINS_MAX - 1 + COPY_PIECE_BYTES <= size_of::<CopyRoom>());
 
-/// Sends both stacks, and a copy of the user stack. `entered` is the task where the sample is in the kernel, `skipped` how many frames of
-/// the kernel stack are left out.
+/// Sends both stacks, and a copy of the user stack. `entered` is the task if the sample is in the kernel.
+/// `skipped` is the number of frames of the kernel stack to leave out.
 #[inline(always)]
 pub(crate) fn send<A: Access>(
     context: *mut c_void,
@@ -71,7 +72,8 @@ pub(crate) fn send<A: Access>(
     room.header = ring::Stack { kind: ring::STACK_COPY, kernel_bytes, user_bytes, ..*header };
     room.copy = copy;
     let ring = (&raw const RING).cast_mut().cast();
-    // The other half of the ring buffer is for everything else, so user space is woken up before this one is full.
+    // The other half of the ring buffer is for everything else, so user space is woken up before this one is
+    // full.
     // SAFETY: `bytes` is at most the size of the row.
     if unsafe {
         bpf_ringbuf_output(
@@ -86,7 +88,7 @@ pub(crate) fn send<A: Access>(
     }
 }
 
-/// Bytes of the user stack copied behind the first `head` bytes of a row.
+/// Copies the user stack behind the first `head` bytes of a row and returns the number of bytes.
 #[inline(always)]
 fn copy_stack(row: *mut u8, head: u64, stack_pointer: u64) -> u32 {
     let mut copied = 0;
@@ -95,7 +97,8 @@ fn copy_stack(row: *mut u8, head: u64, stack_pointer: u64) -> u32 {
         let to_page_end = COPY_PIECE_BYTES as u64 - (opaque(from) & (COPY_PIECE_BYTES as u64 - 1));
         let begin = opaque(head + copied) & (BEGINS_MAX as u64 - 1);
         let into = row.wrapping_add(begin as usize).cast();
-        // SAFETY: the row has room for a whole piece behind where the last one may begin; the helper checks the address.
+        // SAFETY: the row has room for a whole piece behind the last possible start; the helper checks the
+        // address.
         if unsafe { bpf_probe_read_user(into, to_page_end as u32, from as *const c_void) } != 0 {
             break;
         }
@@ -104,11 +107,13 @@ fn copy_stack(row: *mut u8, head: u64, stack_pointer: u64) -> u32 {
     copied as u32
 }
 
-/// Registers of user mode: those that the sample interrupted, or those that `entered` entered the kernel with.
+/// Returns registers of user mode: those that the sample interrupted, or those that `entered` entered the
+/// kernel with.
 #[inline(always)]
 fn registers<A: Access>(context: *mut c_void, entered: Option<Pointer>) -> Option<[u64; 4]> {
     let Some(task) = entered else {
-        // SAFETY: the kernel passes a live `bpf_perf_event_data` where an event has overflowed, and only there `entered` may be none.
+        // SAFETY: the kernel passes a live `bpf_perf_event_data` where an event has overflowed, and `entered`
+        // is `None` only there.
         return of_context(unsafe { &*context.cast() });
     };
     if config!(unwind) != UNWIND_ALL {
@@ -126,7 +131,7 @@ mod architecture {
 
     use crate::access::{Fields as _, Pointer, Probed};
 
-    /// `__USER32_CS` (arch/x86/include/asm/segment.h): what runs there has another stack layout.
+    /// Code segment `__USER32_CS` (arch/x86/include/asm/segment.h): code in it has another stack layout.
     const COMPATIBLE: u64 = 0x23;
 
     #[inline(always)]
@@ -138,7 +143,7 @@ mod architecture {
     #[inline(always)]
     pub(super) fn of_entry(entered: Pointer) -> Option<[u64; 4]> {
         let read = |offset: usize| Probed::u64(entered, offset as u32);
-        // Of a kernel thread all of it is 0, and the low bits of CS are the privilege level.
+        // All registers of a kernel thread are 0, and the low bits of CS are the privilege level.
         let cs = read(offset_of!(pt_regs, cs));
         (cs & 3 != 0 && cs != COMPATIBLE).then(|| {
             [
@@ -159,9 +164,9 @@ mod architecture {
 
     use crate::access::{Fields as _, Pointer, Probed};
 
-    /// PSTATE.nRW: the program is one of 32 bits (Arm ARM, C5.2.19).
+    /// Bit PSTATE.nRW: the program is a 32-bit one (Arm ARM, C5.2.19).
     const COMPATIBLE: u64 = 0x10;
-    /// Frame pointer and link register among the general ones (AAPCS64, 6.1.1).
+    /// Indices of frame pointer and link register among the general registers (AAPCS64, 6.1.1).
     const FRAME: usize = 29;
     const LINK: usize = 30;
 
@@ -172,7 +177,8 @@ mod architecture {
         (registers.pstate & COMPATIBLE == 0).then_some(found)
     }
 
-    /// `pt_regs` begins with the registers that user space knows (arch/arm64/include/asm/ptrace.h).
+    /// Reads the registers from `pt_regs`, which begins with the user-visible ones
+    /// (arch/arm64/include/asm/ptrace.h).
     #[inline(always)]
     pub(super) fn of_entry(entered: Pointer) -> Option<[u64; 4]> {
         let read = |offset: usize| Probed::u64(entered, offset as u32);

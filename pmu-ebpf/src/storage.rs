@@ -1,4 +1,4 @@
-//! The state of a task, by type: it lies in the task itself, and an iterator over tasks seeds it.
+//! State of a task, by type: it lies in the task itself, and an iterator over tasks seeds it.
 
 use core::marker::PhantomData;
 
@@ -21,12 +21,13 @@ use crate::{
     waiting,
 };
 
-/// In the task itself, freed with it. Created by `seed` and `fork`, written at the task's switches.
+/// States in the tasks themselves, freed with them. Created by `seed` and `fork`, written at the task's
+/// switches.
 #[btf_map]
 static TASKS: TaskStorage<TaskState> = TaskStorage::new();
 
-/// A map of type `BPF_MAP_TYPE_TASK_STORAGE`, which aya-ebpf does not have. The fields are never read: the loader
-/// takes type, key and value from their types.
+/// Map of type `BPF_MAP_TYPE_TASK_STORAGE`, which aya-ebpf does not have. The fields are never read: the
+/// loader takes type, key and value from their types.
 #[repr(C)]
 struct TaskStorage<T> {
     r#type: *const [i32; BPF_MAP_TYPE_TASK_STORAGE as usize],
@@ -37,7 +38,7 @@ struct TaskStorage<T> {
     owns: PhantomData<T>,
 }
 
-// SAFETY: the pointers are placeholders that nothing follows.
+// SAFETY: the pointers are placeholders that are never followed.
 unsafe impl<T> Sync for TaskStorage<T> {}
 
 impl<T> TaskStorage<T> {
@@ -53,11 +54,11 @@ impl<T> TaskStorage<T> {
     }
 }
 
-/// `BPF_LOCAL_STORAGE_GET_F_CREATE`, `include/uapi/linux/bpf.h`.
+/// Flag `BPF_LOCAL_STORAGE_GET_F_CREATE`, `include/uapi/linux/bpf.h`.
 const CREATE: u64 = 1;
 
 impl Access for Typed {
-    /// Task storage is allocated, which may need the lock that the scheduler holds.
+    /// Never: task storage is allocated, which may need the lock that the scheduler holds.
     const CREATES_ANYWHERE: bool = false;
 
     #[inline(always)]
@@ -85,10 +86,11 @@ fn storage(task: Pointer, flags: u64) -> Option<*mut TaskState> {
     (!state.is_null()).then_some(state.cast())
 }
 
-/// Run once over every task before counting starts: what a task did until then is not ours to count. By address, a task's state
-/// begins when it is first seen.
+/// Runs once over every task before counting starts: earlier counts of a task do not belong to this run. By
+/// address, a task's state begins when it is first seen.
 ///
-/// `struct bpf_iter__task { meta, task }`, kernel/bpf/task_iter.c. aya-ebpf has no macro for iterators.
+/// The context is `struct bpf_iter__task { meta, task }`, kernel/bpf/task_iter.c. aya-ebpf has no macro for
+/// iterators.
 #[unsafe(no_mangle)]
 #[unsafe(link_section = "iter/task")]
 pub(crate) extern "C" fn seed(context: *mut core::ffi::c_void) -> i32 {
@@ -108,7 +110,8 @@ fn try_seed<A: Access>(task: Pointer) {
     }
 }
 
-/// Run over every task at a drain, where time off the CPU counts: what waits then has not got to its owner's row yet.
+/// Runs over every task at a drain, where time off the CPU counts: waits that still last are not yet in their
+/// owners' rows.
 #[unsafe(no_mangle)]
 #[unsafe(link_section = "iter/task")]
 pub(crate) extern "C" fn waits(context: *mut core::ffi::c_void) -> i32 {

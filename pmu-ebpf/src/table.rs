@@ -1,4 +1,4 @@
-//! The state of a task, by address: it lies in a hash, from which a program on `sched_process_free` takes it.
+//! State of a task, by address: it lies in a hash, and a program on `sched_process_free` removes it.
 
 use aya_ebpf::{macros::map, maps::HashMap};
 use pmu_common::count::TaskState;
@@ -8,16 +8,17 @@ use crate::{
     tracepoint,
 };
 
-/// By address of the task. Written where a task is first met and at its switches; removed by `free`. Preallocated:
-/// before Linux 6.1 a program on a perf event or in the scheduler may not have the kernel allocate.
+/// States by address of the task. Written where a task is first seen and at its switches; removed by `free`.
+/// Preallocated: before Linux 6.1 a program on a perf event or in the scheduler must not make the kernel
+/// allocate.
 #[map]
 static TASKS_BY_ADDRESS: HashMap<u64, TaskState> = HashMap::with_max_entries(1, 0);
 
-/// What a state begins as. Not on the stack, of which it would take 176 bytes of the 512 that calls have together.
+/// Initial state of a task. Not on the stack, where it would take 176 bytes of the 512 that calls share.
 static NEW: TaskState = TaskState::ZERO;
 
 impl Access for Probed {
-    /// The map is preallocated.
+    /// Always: the map is preallocated.
     const CREATES_ANYWHERE: bool = true;
 
     #[inline(always)]
@@ -35,7 +36,7 @@ impl Access for Probed {
         Self::state(task)
     }
 
-    /// Only by type: the helper takes a task that the verifier knows.
+    /// Returns null: only by type the helper accepts the task, as the verifier checks its type.
     #[inline(always)]
     fn user_registers(_: Pointer) -> Pointer {
         core::ptr::null()
@@ -43,7 +44,7 @@ impl Access for Probed {
 }
 
 tracepoint! {
-    /// `trace_sched_process_free(task)`, kernel/exit.c: the task struct's memory may be used again from here on.
+    /// `trace_sched_process_free(task)`, kernel/exit.c: the task struct's memory may be reused from here on.
     free on "sched_process_free", context => forget(context.arg(0))
 }
 

@@ -1,4 +1,4 @@
-//! Is this task or cgroup wanted?
+//! Targets: whether a task or cgroup is wanted.
 
 use pmu_common::{
     config::{FILTER_CGROUPS, FILTER_NONE, FILTER_PROCESSES, FILTER_THREADS, TARGET_FROM_EXEC},
@@ -15,23 +15,24 @@ use crate::{
     task,
 };
 
-/// Generations of processes that are searched for a target.
+/// Largest number of generations of processes that are searched for a target.
 const GENERATIONS_MAX: u32 = 64;
 
-/// Value of an id in the targets.
+/// Returns the value of an id in the targets.
 #[inline(always)]
 fn target(id: u64) -> Option<u32> {
     // SAFETY: the value is copied at once.
     unsafe { TARGETS.get(id) }.copied()
 }
 
-/// Is a task that existed before counting started wanted? `Some` holds the target's flags.
+/// Returns whether a task that existed before counting started is wanted. `Some` holds the target's flags.
 #[inline(always)]
 pub(crate) fn existing_task<A: Access>(task: Pointer) -> Option<u32> {
     match config!(filter) {
         FILTER_NONE | FILTER_CGROUPS => Some(0),
         FILTER_THREADS => target(u64::from(task::thread::<A>(task))),
-        // The way up begins at the leader: its address was read, so it is a number to the verifier, which `task` may not be.
+        // The walk begins at the leader: its address was read, so it is a number to the verifier, which
+        // `task` may not be.
         FILTER_PROCESSES => match target_above(identity::leader(task) as u64) {
             NO_TARGET => None,
             flags => Some(flags as u32),
@@ -40,13 +41,14 @@ pub(crate) fn existing_task<A: Access>(task: Pointer) -> Option<u32> {
     }
 }
 
-/// [`target_above`]: none.
+/// Result of [`target_above`]: no target was found.
 const NO_TARGET: u64 = u64::MAX;
-/// [`flags_of`]: no target, but what is above it may be one.
+/// Result of [`flags_of`]: not a target, but an ancestor may be one.
 const ABOVE: u64 = NO_TARGET - 1;
 
-/// Flags of the target that the process with this leader is, 0 where an ancestor is one, [`NO_TARGET`] where none is. A function of its
-/// own, of numbers only, as is [`flags_of`]: the verifier looks at each once, whatever leads to it.
+/// Returns the flags of the target if the process with this leader is one, 0 if an ancestor is one,
+/// [`NO_TARGET`] if none is. A separate function, on numbers only, like [`flags_of`]: the verifier visits
+/// each once, whatever the path to it.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn target_above(leader: u64) -> u64 {
@@ -63,7 +65,8 @@ extern "C" fn target_above(leader: u64) -> u64 {
     NO_TARGET
 }
 
-/// Flags of the target that the process of the task at this address is, or [`ABOVE`] or [`NO_TARGET`].
+/// Returns the flags of the target if the process of the task at this address is one, else [`ABOVE`] or
+/// [`NO_TARGET`].
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn flags_of(task: u64) -> u64 {
@@ -75,7 +78,8 @@ extern "C" fn flags_of(task: u64) -> u64 {
     }
 }
 
-/// Creates the state of a task that the iterator over tasks missed, and caches whether it is wanted. Returns that.
+/// Creates the state of a task that the iterator over tasks missed, and caches whether it is wanted. Returns
+/// that.
 #[inline(always)]
 pub(crate) fn init_task<A: Access>(task: Pointer) -> bool {
     let wanted = existing_task::<A>(task);
@@ -88,7 +92,7 @@ pub(crate) fn init_task<A: Access>(task: Pointer) -> bool {
     wanted.is_some()
 }
 
-/// Is a child of a wanted task wanted too? Threads of a wanted process always are.
+/// Returns whether a child of a wanted task is wanted too. Threads of a wanted process always are.
 #[inline(always)]
 pub(crate) fn child<A: Access>(parent: Pointer, child: Pointer) -> bool {
     match config!(filter) {
@@ -102,14 +106,15 @@ pub(crate) fn child<A: Access>(parent: Pointer, child: Pointer) -> bool {
     }
 }
 
-/// Is the cgroup with this id wanted? User space names those there are, [`adopt`] those that come.
+/// Returns whether the cgroup with this id is wanted. User space adds the existing ones, [`adopt`] the new
+/// ones.
 #[inline(always)]
 pub(crate) fn cgroup(id: u64) -> bool {
     config!(filter) != FILTER_CGROUPS || target(id).is_some()
 }
 
-/// Makes a new cgroup a target if its parent is one, or if it has the path of one that was there before: a container or
-/// unit that starts again. Call before any task can be in it. Is it wanted?
+/// Makes a new cgroup a target if its parent is one, or if it has the path of a former one: a container or
+/// unit that starts again. Call before any task can be in it. Returns whether it is wanted.
 #[inline(always)]
 pub(crate) fn adopt(new: Pointer, id: u64, path: Pointer) -> bool {
     if config!(filter) != FILTER_CGROUPS {
@@ -124,16 +129,17 @@ pub(crate) fn adopt(new: Pointer, id: u64, path: Pointer) -> bool {
     true
 }
 
-/// Is the parent of a new cgroup a target, and what is below it, too?
+/// Returns whether the parent of a new cgroup is a target together with the cgroups below it.
 ///
-/// By address on purpose: the way up leads through a struct of another type, which typed loads do not allow.
+/// By address on purpose: the parent is reached through a struct of another type, which typed loads do not
+/// allow.
 #[inline(always)]
 fn has_target_above(new: Pointer) -> bool {
     let parent = Probed::pointer(new, config!(offsets.cgroup_parent));
     config!(descend) != 0 && !parent.is_null() && target(identity::cgroup_id::<Probed>(parent)).is_some()
 }
 
-/// A cgroup is gone. Where processes or threads are the targets, its id may be one of theirs.
+/// Removes a cgroup that is gone. Where processes or threads are the targets, its id may be one of theirs.
 #[inline(always)]
 pub(crate) fn forget(id: u64) {
     if config!(filter) == FILTER_CGROUPS {

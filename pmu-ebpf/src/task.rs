@@ -1,5 +1,5 @@
-//! What the kernel knows of a task, and how the state begins that is kept of it: at its fork, by the iterator over tasks, or when
-//! it is first seen.
+//! Kernel data of a task, and the start of its state: at its fork, by the iterator over tasks, or when it is
+//! first seen.
 
 use pmu_common::{
     config::{BY_CGROUP, FILTER_CGROUPS},
@@ -15,13 +15,13 @@ use crate::{
     identity::{cgroup_id, id_in, leader, process, translates},
 };
 
-/// Thread id in the first PID namespace; 0 for the idle tasks.
+/// Returns the thread id in the first PID namespace; 0 for the idle tasks.
 #[inline(always)]
 pub(crate) fn tid<A: Fields>(task: Pointer) -> u32 {
     A::u32(task, config!(offsets.task_pid))
 }
 
-/// Thread id as user space knows it; 0 for the idle tasks.
+/// Returns the thread id in user space's PID namespace; 0 for the idle tasks.
 #[inline(always)]
 pub(crate) fn thread<A: Fields>(task: Pointer) -> u32 {
     match tid::<A>(task) {
@@ -30,7 +30,7 @@ pub(crate) fn thread<A: Fields>(task: Pointer) -> u32 {
     }
 }
 
-/// Process id as user space knows it, also of a task that has exited, if it has been met.
+/// Returns the process id in user space's PID namespace, also of a task that has exited, if it has been seen.
 #[inline(always)]
 pub(crate) fn process_of<A: Access>(task: Pointer) -> u32 {
     if translates()
@@ -42,7 +42,7 @@ pub(crate) fn process_of<A: Access>(task: Pointer) -> u32 {
     process::<A>(task)
 }
 
-/// The task's own counters.
+/// Returns the counters that the kernel keeps in the task.
 #[inline(always)]
 pub(crate) fn reading<A: Fields>(task: Pointer) -> Reading {
     Reading {
@@ -55,59 +55,62 @@ pub(crate) fn reading<A: Fields>(task: Pointer) -> Reading {
     }
 }
 
-/// Does it matter which cgroup a task is in?
+/// Returns whether the cgroup of a task matters.
 #[inline(always)]
 pub(crate) fn cgroups_matter() -> bool {
     config!(by) == BY_CGROUP || config!(filter) == FILTER_CGROUPS
 }
 
-/// The task's cgroup in the v2 hierarchy.
+/// Returns the task's cgroup in the v2 hierarchy.
 #[inline(always)]
 pub(crate) fn cgroup<A: Fields>(task: Pointer) -> Pointer {
     let set = A::pointer(task, config!(offsets.task_cgroups));
     A::pointer(set, config!(offsets.css_set_dfl_cgrp))
 }
 
-/// The task's cgroup in the v2 hierarchy and its id. By address: see [`Probed`].
+/// Returns the task's cgroup in the v2 hierarchy and its id. By address: see [`Probed`].
 #[inline(always)]
 pub(crate) fn cgroup_and_id(task: Pointer) -> (Pointer, u64) {
     let cgroup = cgroup::<Probed>(task);
     (cgroup, cgroup_id::<Probed>(cgroup))
 }
 
-/// Identity of the task's process.
+/// Returns the identity of the task's process.
 #[inline(always)]
 pub(crate) fn process_key<A: Access>(task: Pointer) -> OwnerKey {
     key_of_process(leader(task), process_of::<A>(task))
 }
 
-/// The same, of its first thread and its id.
+/// Returns the same from its first thread and its id.
 #[inline(always)]
 pub(crate) fn key_of_process(leader: Pointer, process: u32) -> OwnerKey {
     OwnerKey { id: u64::from(process), born_ns: Probed::u64(leader, config!(offsets.task_start_boottime)) }
 }
 
-/// Identity of the task as a thread. Its id stays when the task has exited, when others no longer know it.
+/// Returns the identity of the task as a thread. This id stays valid after the task has exited, unlike other
+/// ids.
 #[inline(always)]
 pub(crate) fn thread_key<A: Access>(task: Pointer) -> OwnerKey {
     OwnerKey { id: u64::from(tid::<A>(task)), born_ns: A::u64(task, config!(offsets.task_start_boottime)) }
 }
 
-/// Has the last thread of the task's process begun to exit? By address: see [`Probed`].
+/// Returns whether the last thread of the task's process has begun to exit. By address: see [`Probed`].
 #[inline(always)]
 pub(crate) fn is_over(task: Pointer) -> bool {
     let signal = Probed::pointer(task, config!(offsets.task_signal));
     Probed::u32(signal, config!(offsets.signal_live)) == 0
 }
 
-/// Is the task the only one of its process that has not begun to exit? By address: see [`Probed`].
+/// Returns whether the task is the only one of its process that has not begun to exit. By address: see
+/// [`Probed`].
 #[inline(always)]
 pub(crate) fn is_single(task: Pointer) -> bool {
     let signal = Probed::pointer(task, config!(offsets.task_signal));
     Probed::u32(signal, config!(offsets.signal_live)) == 1
 }
 
-/// The slot that the task was last counted in, [`SLOT_NONE`] if it is not wanted; `None` if nobody has met it.
+/// Returns the slot that the task was last counted in, [`SLOT_NONE`] if it is not wanted; `None` if it has no
+/// state.
 ///
 /// [`SLOT_NONE`]: pmu_common::count::SLOT_NONE
 #[inline(always)]
@@ -116,7 +119,7 @@ pub(crate) fn slot<A: Access>(task: Pointer) -> Option<u32> {
     A::state(task).map(|state| unsafe { (*state).slot })
 }
 
-/// Creates the state of a task, which begins with what the task has counted so far.
+/// Creates the state of a task, which begins with the task's present counters.
 #[inline(always)]
 pub(crate) fn init<A: Access>(task: Pointer, flags: u32) {
     let Some(state) = A::create_state(task) else {
@@ -130,7 +133,7 @@ pub(crate) fn init<A: Access>(task: Pointer, flags: u32) {
     state.ready_ns = 0;
     state.wait_ns = NO_WAIT;
     state.cgroup = cgroup;
-    // A launched command is nothing before it executes its program; it has no samples, either.
+    // A launched command has no counts before it executes its program, and no samples either.
     state.slot = if flags & WAITS_FOR_EXEC == 0 { SLOT_UNRESOLVED } else { SLOT_NONE };
     state.process = process::<A>(task);
     state.flags = flags;

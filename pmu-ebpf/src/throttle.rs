@@ -1,5 +1,6 @@
-//! When run queues are throttled, for kernels that keep no clock of it (Linux 5.19 to 6.5, and some before): programs on the functions that
-//! the kernel calls of each run queue below a cgroup whose limit is used up, with that CPU's run queue locked.
+//! Times of throttled run queues, for kernels that keep no clock of them (Linux 5.19 to 6.5, and some
+//! before). The programs are on the functions that the kernel calls for each run queue below a cgroup at its
+//! limit, with that CPU's run queue locked.
 
 use aya_ebpf::{helpers::bpf_ktime_get_ns, macros::fentry, programs::FEntryContext};
 use pmu_common::{loss, throttling::Throttled};
@@ -12,7 +13,8 @@ use crate::{
     maps::{THROTTLED, THROTTLES},
 };
 
-/// `tg_throttle_down(tg, rq)`, kernel/sched/fair.c: one limit more holds back what the group has on that CPU.
+/// Program on `tg_throttle_down(tg, rq)`, kernel/sched/fair.c: one more limit holds back the group's tasks on
+/// that CPU.
 #[fentry(function = "tg_throttle_down")]
 #[expect(clippy::needless_pass_by_value, reason = "the macro hands over the context")]
 pub(crate) fn throttle(context: FEntryContext) -> i32 {
@@ -20,7 +22,7 @@ pub(crate) fn throttle(context: FEntryContext) -> i32 {
     0
 }
 
-/// `tg_unthrottle_up(tg, rq)`: one limit less.
+/// Program on `tg_unthrottle_up(tg, rq)`: one limit less holds them back.
 #[fentry(function = "tg_unthrottle_up")]
 #[expect(clippy::needless_pass_by_value, reason = "the macro hands over the context")]
 pub(crate) fn unthrottle(context: FEntryContext) -> i32 {
@@ -43,7 +45,7 @@ fn begin(group: u64, rq: u64) -> Option<()> {
         lose(loss::MAP_FULL);
         return None;
     }
-    // Any number but 0 says that there is something to look up: two CPUs at once may count one.
+    // Any number but 0 means that there is an entry to look up: two concurrent CPUs may count one.
     let throttles = THROTTLES.get_ptr_mut(0)?;
     // SAFETY: the lookup gave a live row.
     let before = unsafe { *throttles };
@@ -70,8 +72,8 @@ fn end(group: u64, rq: u64) -> Option<()> {
     Some(())
 }
 
-/// Address of the group's run queue on a CPU, and how many limits hold it back already. By address: the verifier does not follow an array of
-/// pointers.
+/// Returns the address of the group's run queue on a CPU, and the number of limits that already hold it back.
+/// By address: the verifier does not follow an array of pointers.
 #[inline(always)]
 fn of_group(group: u64, rq: u64) -> (u64, u32) {
     let cpu = Probed::u32(rq as Pointer, config!(offsets.rq_cpu));

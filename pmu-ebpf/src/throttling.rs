@@ -1,8 +1,9 @@
-//! What of a wait for a CPU a cgroup's limit of CPU time (`cpu.max`, `cpu.cfs_quota_us`) takes. It does not count as run-queue
-//! latency: no task has the CPU for it.
+//! Part of a wait for a CPU that a cgroup's limit of CPU time (`cpu.max`, `cpu.cfs_quota_us`) takes. It does
+//! not count as run-queue latency: no task has the CPU for it.
 //!
-//! Up to Linux 6.17 a limit takes a run queue off its CPU with all tasks on it (kernel/sched/fair.c, `throttle_cfs_rq`). Since then it takes
-//! each task on its way back to user mode (`throttle_cfs_rq_work`), and others on that run queue go on. The run queue's clock has both.
+//! Up to Linux 6.17 a limit takes a run queue off its CPU with all tasks on it (kernel/sched/fair.c,
+//! `throttle_cfs_rq`). Since then it takes each task on its way back to user mode (`throttle_cfs_rq_work`),
+//! and others on that run queue continue. The run queue's clock counts both.
 
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use pmu_common::{
@@ -19,7 +20,7 @@ use crate::{
     wait,
 };
 
-/// The task wakes up. Since Linux 6.18 a limit takes none that slept.
+/// Handles that the task wakes up. Since Linux 6.18 a limit does not take a task that slept.
 #[inline(always)]
 pub(crate) fn wake<A: Fields>(task: Pointer, state: &mut TaskState) {
     if !takes_tasks() && is_known() {
@@ -29,7 +30,8 @@ pub(crate) fn wake<A: Fields>(task: Pointer, state: &mut TaskState) {
     }
 }
 
-/// The task leaves its CPU and could go on. Since Linux 6.18 it waits for a limit only if that has taken it off its run queue.
+/// Handles that the task leaves its CPU although it could continue. Since Linux 6.18 it waits for a limit
+/// only if the limit has taken it off its run queue.
 #[inline(always)]
 pub(crate) fn preempt<A: Fields>(task: Pointer, state: &mut TaskState) {
     if is_known() && (!takes_tasks() || is_taken::<A>(task)) {
@@ -39,7 +41,8 @@ pub(crate) fn preempt<A: Fields>(task: Pointer, state: &mut TaskState) {
     }
 }
 
-/// Most that wait for a CPU wait for no limit: what they write stays in the cache line that they use anyway.
+/// Clears the record of a throttled wait. Most waits for a CPU are not for a limit: their writes stay in a
+/// cache line that is used anyway.
 #[inline(always)]
 fn forget(state: &mut TaskState) {
     if state.flags & MAY_BE_THROTTLED != 0 {
@@ -47,14 +50,15 @@ fn forget(state: &mut TaskState) {
     }
 }
 
-/// The run queue of the task's cgroup. Where few wait for a limit by address: see [`Probed`].
+/// Returns the run queue of the task's cgroup. It reads by address where few waits are for a limit: see
+/// [`Probed`].
 #[inline(always)]
 fn run_queue<A: Fields>(task: Pointer) -> Pointer {
     let offset = config!(offsets.task_cfs_rq);
     if takes_tasks() { Probed::pointer(task, offset) } else { A::pointer(task, offset) }
 }
 
-/// Notes how long the run queue of `task`, which could run from now on, has been throttled so far.
+/// Records the time that the run queue of `task`, which could run from now on, has been throttled so far.
 #[inline(always)]
 fn note<A: Fields>(task: Pointer, state: &mut TaskState) {
     let rq = run_queue::<A>(task);
@@ -73,13 +77,14 @@ fn note<A: Fields>(task: Pointer, state: &mut TaskState) {
     }
 }
 
-/// The task with this state gets a CPU after `wait_ns`. Call where the wait is not found out by leaving only.
+/// Handles that the task with this state gets a CPU after `wait_ns`. Call only where the wait is not computed
+/// when the task leaves.
 #[inline(always)]
 pub(crate) fn arrive<A: Fields>(task: Pointer, state: &mut TaskState, wait_ns: u64) {
     state.throttled_ns = ended::<A>(task, state, wait_ns);
 }
 
-/// Takes what a limit took of the wait that is now accounted, which was `wait_ns` long.
+/// Takes the part of the accounted wait that a limit took; the wait was `wait_ns` long.
 #[inline(always)]
 pub(crate) fn take<A: Fields>(task: Pointer, state: &mut TaskState, wait_ns: u64) -> u64 {
     if wait_ns == NO_WAIT {
@@ -93,31 +98,32 @@ pub(crate) fn take<A: Fields>(task: Pointer, state: &mut TaskState, wait_ns: u64
     if throttled_ns < wait_ns { throttled_ns } else { wait_ns }
 }
 
-/// Is it known when run queues are throttled?
+/// Returns whether the throttling of run queues is known.
 #[inline(always)]
 pub(crate) fn is_known() -> bool {
     (config!(offsets.cfs_rq_throttled) != ABSENT || is_timed()) && config!(offsets.task_cfs_rq) != ABSENT
 }
 
-/// Do programs of types time it (`throttle.rs`)?
+/// Returns whether typed programs time the throttling (`throttle.rs`).
 #[inline(always)]
 fn is_timed() -> bool {
     config!(times_throttling) != 0
 }
 
-/// Does the kernel take single tasks off a run queue that is throttled?
+/// Returns whether the kernel takes single tasks off a throttled run queue.
 #[inline(always)]
 pub(crate) fn takes_tasks() -> bool {
     config!(offsets.task_throttled) != ABSENT
 }
 
-/// Has the kernel taken this task off its run queue?
+/// Returns whether the kernel has taken this task off its run queue.
 #[inline(always)]
 pub(crate) fn is_taken<A: Fields>(task: Pointer) -> bool {
     A::u8(task, config!(offsets.task_throttled)) != 0
 }
 
-/// How long a run queue has been throttled, up to now: limits of cgroups above included (`tg_throttle_down`, `tg_unthrottle_up`).
+/// Returns the time that a run queue has been throttled up to now, limits of cgroups above included
+/// (`tg_throttle_down`, `tg_unthrottle_up`).
 #[inline(always)]
 fn throttled_ns<A: Fields>(rq: Pointer) -> u64 {
     let ended_ns = A::u64(rq, config!(offsets.cfs_rq_throttled));
@@ -133,7 +139,8 @@ fn throttled_ns<A: Fields>(rq: Pointer) -> u64 {
     so_far(ended_ns, Probed::u64(rq, since), now_ns)
 }
 
-/// What of a wait that is over a limit took, by the run queue that the task waited on, whichever it is on now.
+/// Returns the part of a completed wait that a limit took, by the run queue that the task waited on,
+/// regardless of its present one.
 #[inline(always)]
 fn ended<A: Fields>(task: Pointer, state: &mut TaskState, wait_ns: u64) -> u64 {
     if state.flags & MAY_BE_THROTTLED == 0 {
@@ -155,21 +162,23 @@ fn ended<A: Fields>(task: Pointer, state: &mut TaskState, wait_ns: u64) -> u64 {
     of_wait(state.throttling_ns, ended_ns, wait_ns)
 }
 
-/// [`throttled_ns`] of the run queue at this address. A function of its own, of numbers only: few waits need it, and the verifier looks at it once.
+/// Returns [`throttled_ns`] of the run queue at this address. A separate function, on numbers only: few waits
+/// need it, and the verifier visits it once.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn throttled_by(rq: u64) -> u64 {
     throttled_ns::<Probed>(rq as Pointer)
 }
 
-/// What a limit took of a wait that is over, on the run queue at this address, which had been throttled for `since_ns` when it began.
+/// Returns the part of a completed wait that a limit took, on the run queue at this address. It had been
+/// throttled for `since_ns` when the wait began.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn throttled_since(rq: u64, since_ns: u64, wait_ns: u64) -> u64 {
     of_wait(since_ns, Probed::u64(rq as Pointer, config!(offsets.cfs_rq_throttled)), wait_ns)
 }
 
-/// How long a run queue has been throttled since the programs were attached, up to now.
+/// Returns the time that a run queue has been throttled since the programs were attached, up to now.
 #[inline(always)]
 fn timed_ns(rq: u64) -> u64 {
     // SAFETY: the helper has no preconditions.
@@ -177,7 +186,7 @@ fn timed_ns(rq: u64) -> u64 {
         .map_or(0, |throttled| so_far(throttled.ended_ns, throttled.since_ns, unsafe { bpf_ktime_get_ns() }))
 }
 
-/// What the programs have seen of a run queue, if any was throttled.
+/// Returns the times that the programs recorded of a run queue, if any was throttled.
 #[inline(always)]
 fn timed(rq: u64) -> Option<Throttled> {
     // SAFETY: the lookup gave the live row, which is written by words.

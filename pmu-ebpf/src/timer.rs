@@ -1,7 +1,7 @@
-//! Program on `hrtimer_expire_entry`: how late did the kernel's tick, or the sampling clock, come?
+//! Program on `hrtimer_expire_entry`: measures the lateness of the kernel's tick and of the sampling clock.
 //!
-//! Both are armed for the future only, so being late means that the CPU could not take the interrupt. The steal clock
-//! moves on a tick later; until then a late timer waits in `LATE`.
+//! Both are armed only for the future, so lateness means that the CPU could not take the interrupt. The steal
+//! clock is updated a tick later; until then a late timer waits in `LATE`.
 
 use aya_ebpf::{
     EbpfContext,
@@ -30,10 +30,10 @@ use crate::{
     moves, owner, registers, task, tracepoint,
 };
 
-/// Late timers per CPU that can wait at a time.
+/// Largest number of late timers per CPU that can wait at a time.
 pub(crate) const PENDING: u32 = 4;
 
-/// Periods of the tick after which the steal clock is known to have moved on.
+/// Periods of the tick after which the steal clock is known to be updated.
 const SETTLE_PERIODS: u64 = 2;
 
 tracepoint! {
@@ -47,7 +47,7 @@ fn try_timer<A: Access>(context: &impl EbpfContext, timer: Pointer, now: Pointer
     let cpu = this_cpu();
     // SAFETY: the lookup gave a live row, and only this CPU writes it, with interrupts off.
     let counts = unsafe { &mut *CPUS.get_ptr_mut(cpu)? };
-    // A plain pointer to a ktime_t is nothing that typed loads can follow. Linux 7.2 passes the time itself.
+    // Typed loads cannot follow a plain pointer to a ktime_t. Linux 7.2 passes the time itself.
     let now_ns = if config!(timer_now_by_value) == 0 { Probed::u64(now, 0) } else { now as u64 };
     let due_ns = A::u64(timer, config!(offsets.hrtimer_expires));
     let task = A::current();
@@ -88,8 +88,8 @@ fn try_timer<A: Access>(context: &impl EbpfContext, timer: Pointer, now: Pointer
     note::<A>(context, task, &late)
 }
 
-/// Counts a tick by the code that it found, for the CPU and for the owner that ran. `on_time`: 1 if it came on time where the kernel
-/// lets interrupts in.
+/// Counts a tick by the code that it found, for the CPU and for the owner that ran. `on_time`: 1 if it came
+/// on time where the kernel enables interrupts.
 #[inline(always)]
 fn count_tick(counts: &mut CpuCount, cpu: u32, slot: u32, code: u32, on_time: u32) {
     if code == CODE_USER {
@@ -115,7 +115,7 @@ fn count_tick(counts: &mut CpuCount, cpu: u32, slot: u32, code: u32, on_time: u3
     }
 }
 
-/// Which of the two timers is it, if either?
+/// Returns the kind of a timer if it is one of the two.
 #[inline(always)]
 fn kind(function: u64) -> Option<u32> {
     let control = CONTROL.get(0)?;
@@ -158,7 +158,8 @@ fn note<A: Access>(context: &impl EbpfContext, task: Pointer, late: &Late) -> Op
     Some(())
 }
 
-/// A row to keep a late timer in. If all wait, the first is classified with what is known now.
+/// Returns a row to keep a late timer in. If all are in use, the first is classified with the present steal
+/// clock.
 #[inline(always)]
 fn free_row(late: &Late) -> Option<*mut Late> {
     for index in 0..PENDING {
@@ -191,8 +192,9 @@ pub(crate) fn settle_all(cpu: u32, stolen_ns: u64) {
     settle_old(cpu, stolen_ns, u64::MAX);
 }
 
-/// [`settle`] of the late timer in a row of `cpu`, if one waits there that came by `until_ns`. As a function of its own that takes numbers
-/// only, the verifier looks at it once, and not for each row: see [`crate::culprit`].
+/// Settles the late timer in a row of `cpu` ([`settle`]), if one waits there that came by `until_ns`. A
+/// separate function on numbers only: the verifier visits it once, and not for each row; see
+/// [`crate::culprit`].
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn settle_row(cpu: u64, index: u64, stolen_ns: u64, until_ns: u64) -> u64 {
@@ -216,7 +218,7 @@ fn settle(pending: &mut Late, counts: &mut CpuCount, stolen_ns: u64) {
     let class = gap::class(pending.class as usize, pending.late_ns, stolen_ns);
     if pending.timer == TIMER_TICK {
         let instants = gap::tick_instants(pending.late_ns, config!(late_min_ns), config!(tick_period_ns));
-        // One arm per class: the verifier wants constant indices.
+        // One arm per class: the verifier requires constant indices.
         match class {
             MASKED => {
                 counts.late_ticks[MASKED] += 1;
@@ -286,7 +288,8 @@ fn send(pending: &mut Late, settled: &Late) {
     pending.kind = 0;
 }
 
-/// Time that the hypervisor has taken from this CPU, in ns, as of the last tick; 0 where the kernel does not know.
+/// Returns the time that the hypervisor has taken from this CPU, in ns, as of the last tick; 0 where the
+/// kernel does not record it.
 #[inline(always)]
 pub(crate) fn stolen_ns(task: Pointer) -> u64 {
     if config!(offsets.rq_steal) == ABSENT {

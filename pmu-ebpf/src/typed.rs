@@ -1,14 +1,15 @@
-//! By type: for `tp_btf` and iterator programs, and tasks from `bpf_get_current_task_btf`.
+//! Access by type: for `tp_btf` and iterator programs, and tasks from `bpf_get_current_task_btf`.
 
 use aya_ebpf::helpers::generated::bpf_get_current_task_btf;
 
 use crate::access::{Fields, Pointer};
 
-/// Makes a program on a tracepoint, which hands it typed arguments.
+/// Declares a program on a tracepoint that passes typed arguments.
 macro_rules! tracepoint {
     ($(#[$doc:meta])* $name:ident on $tracepoint:literal, $context:ident => $run:expr) => {
         $(#[$doc])*
-        // Called by what the macro makes of it: a function of its own would take 32 bytes of the 512 that calls have together.
+        // Inlined into the function that the macro generates: a separate function would take 32 bytes of the
+        // 512 that calls share.
         #[aya_ebpf::macros::btf_tracepoint(function = $tracepoint)]
         #[inline(always)]
         pub(crate) fn $name($context: aya_ebpf::programs::BtfTracePointContext) -> i32 {
@@ -19,7 +20,7 @@ macro_rules! tracepoint {
 }
 pub(crate) use tracepoint;
 
-/// By type.
+/// Access by type.
 pub(crate) struct Typed;
 
 impl Fields for Typed {

@@ -1,5 +1,5 @@
-//! How long a task waited for a CPU, found out when it leaves it: what is remembered of a task is then looked up once a switch, and not at
-//! its arrival, too. Its CPU's row says when it came.
+//! Time that a task waited for a CPU, computed when the task leaves it. Its state is then looked up once per
+//! switch, and not also at its arrival. The CPU's row holds the time of the arrival.
 
 use pmu_common::{
     config::ABSENT,
@@ -13,8 +13,9 @@ use crate::{
     counter,
 };
 
-/// Does nobody want to know of a wait before the task leaves its CPU, and can it be told then? Time off the CPU ends with the arrival, so do
-/// slices of counters; in an NMI before Linux 5.11 samples find no owner but one that was given at the arrival.
+/// Returns whether a wait can be computed when the task leaves its CPU, and is not needed before. Time off
+/// the CPU ends with the arrival, and so do slices of counters. In an NMI before Linux 5.11, samples find
+/// only an owner that was set at the arrival.
 #[inline(always)]
 pub(crate) fn is_told_by_leaving() -> bool {
     cfg!(target_endian = "little")
@@ -24,15 +25,17 @@ pub(crate) fn is_told_by_leaving() -> bool {
         && config!(offsets.task_on_cpu) != ABSENT
 }
 
-/// Does a task run? One that wakes up does not yet (kernel/sched/core.c, `try_to_wake_up`), but for one that was about to wait.
+/// Returns whether a task runs. One that wakes up does not yet (kernel/sched/core.c, `try_to_wake_up`),
+/// except for one that was about to wait.
 #[inline(always)]
 pub(crate) fn is_on_cpu<A: Fields>(task: Pointer) -> bool {
-    // An `int`, of which this is the lowest byte, and since Linux 7.2 a byte.
+    // The field is an `int`, of which this is the lowest byte, and since Linux 7.2 a byte.
     A::u8(task, config!(offsets.task_on_cpu)) != 0
 }
 
-/// Takes the wait of the task with this thread id, which has had `cpu` since then, from its state; [`NO_WAIT`] if there was none, or
-/// it was accounted, or the CPU was not seen to be given to it. Call before the CPU's row takes in that the task leaves.
+/// Takes the wait of the task with this thread id, which has had `cpu` since then, from its state. Returns
+/// [`NO_WAIT`] if there was none, it was accounted, or the task was not seen to get the CPU. Call before the
+/// departure of the task is recorded in the CPU's row.
 #[inline(always)]
 pub(crate) fn take(tid: u32, state: &mut TaskState, cpu: u32, counts: &CpuCount) -> u64 {
     if !is_told_by_leaving() {
@@ -51,7 +54,7 @@ pub(crate) fn take(tid: u32, state: &mut TaskState, cpu: u32, counts: &CpuCount)
     came_ns - ready_ns
 }
 
-/// Forgets a wait that nothing counts.
+/// Clears a wait that does not count.
 #[inline(always)]
 pub(crate) fn forget(state: &mut TaskState) {
     if is_told_by_leaving() {

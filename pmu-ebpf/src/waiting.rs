@@ -1,5 +1,5 @@
-//! Tasks that are off the CPU when counting begins, and while a drain goes on: programs of the iterator over tasks find them, which
-//! there are by type only.
+//! Tasks that are off the CPU when counting begins, and during a drain. Programs of the iterator over tasks
+//! find them, which exist only by type.
 
 use pmu_common::{
     config::{ABSENT, FILTER_NONE},
@@ -15,14 +15,15 @@ use crate::{
     owner, task, throttling,
 };
 
-/// A task that was there before counting began: it waits if it is on no CPU.
+/// Records the wait of a task that existed before counting began: it waits if it is not on a CPU.
 #[inline(always)]
 pub(crate) fn seed<A: Access>(task: Pointer) {
     if config!(off_cpu) == 0 || is_running(task) {
         return;
     }
     if let Some(state) = A::state(task) {
-        // SAFETY: the state is live while its task is; where it gets a CPU meanwhile, the next switch sets it right.
+        // SAFETY: the state is live while its task is; if the task gets a CPU in between, the next switch
+        // corrects it.
         let state = unsafe { &mut *state };
         begin::<A>(task, state, BEFORE_COUNTING);
         if state.off_kind == RUN_QUEUE && is_throttled(task) {
@@ -31,10 +32,10 @@ pub(crate) fn seed<A: Access>(task: Pointer) {
     }
 }
 
-/// Adds the wait that lasts while a drain goes on to its owner's row, which only the iterator over tasks writes.
+/// Adds a wait that lasts during a drain to its owner's row, which only the iterator over tasks writes.
 #[inline(always)]
 pub(crate) fn add<A: Access>(task: Pointer) -> Option<()> {
-    // SAFETY: the state is live while its task is; it may mix two moments, which the next drain sets right.
+    // SAFETY: the state is live while its task is; it may mix two moments, which the next drain corrects.
     let state = unsafe { &*A::state(task)? };
     if state.flags & WAITS_FOR_EXEC != 0 || is_running(task) {
         return None;
@@ -52,7 +53,7 @@ pub(crate) fn add<A: Access>(task: Pointer) -> Option<()> {
     Some(())
 }
 
-/// Does a limit of CPU time keep `task` from running at this moment?
+/// Returns whether a limit of CPU time keeps `task` from running at this moment.
 #[inline(always)]
 fn is_throttled(task: Pointer) -> bool {
     if !throttling::is_known() {
@@ -65,7 +66,8 @@ fn is_throttled(task: Pointer) -> bool {
     Probed::u32(rq, config!(offsets.cfs_rq_throttle_count)) != 0
 }
 
-/// Slot of a task that has not run since counting began: of a whole host only what runs gets one.
+/// Returns the slot of a task that has not run since counting began. Where all tasks count, only tasks that
+/// run get one.
 #[inline(always)]
 fn resolve<A: Access>(task: Pointer) -> u32 {
     if config!(filter) == FILTER_NONE {
@@ -78,6 +80,6 @@ fn resolve<A: Access>(task: Pointer) -> u32 {
 
 #[inline(always)]
 fn is_running(task: Pointer) -> bool {
-    // An `int`, and since Linux 7.2 one byte of it, with others behind.
+    // The field is an `int`, and since Linux 7.2 one byte of it, with others behind.
     config!(offsets.task_on_cpu) == ABSENT || Probed::u32(task, config!(offsets.task_on_cpu)) & 0xff != 0
 }

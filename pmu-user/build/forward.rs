@@ -1,5 +1,6 @@
-//! The order of forward declarations in an object's BTF (Documentation/bpf/btf.rst). LLVM writes them last, in the order of addresses in
-//! the compiler's memory, so that two builds of the same source differ. Sorted by name, they do not.
+//! Order of forward declarations in an object's BTF (Documentation/bpf/btf.rst). LLVM writes them last, in
+//! the order of addresses in the compiler's memory, so two builds of the same source differ. Sorted by name,
+//! they are the same.
 
 use std::ops::Range;
 
@@ -17,31 +18,32 @@ const KIND_FLOAT: u32 = 16;
 const KIND_DECL_TAG: u32 = 17;
 const KIND_ENUM64: u32 = 19;
 
-/// Bytes of a type without what follows it (struct btf_type).
+/// Bytes of a type without its tail (struct btf_type).
 const TYPE_BYTES: usize = 12;
 
-/// A section `.BTF` in the byte order of this machine, whose types are of the kinds above or refer to one type.
+/// Section `.BTF` in the byte order of this machine, with types of the kinds above or types that refer to one
+/// type.
 struct Section<'a> {
     data: &'a mut [u8],
-    /// Where types and strings are.
+    /// Ranges of the types and the strings.
     types: Range<usize>,
     strings: Range<usize>,
 }
 
-/// Where words of a section are that a new order changes.
+/// Offsets of the words of a section that a new order changes.
 #[derive(Default)]
 struct Words {
-    /// Those that name types by id.
+    /// Words that refer to types by id.
     ids: Vec<usize>,
-    /// The names of all types, members and values but those of the last forward declarations.
+    /// Names of all types, members and values except those of the last forward declarations.
     names: Vec<u32>,
-    /// Where the last forward declarations begin, one behind another, and the id of the first.
+    /// Offsets of the last forward declarations, which are consecutive, and the id of the first.
     forward: Vec<usize>,
     first_id: u32,
 }
 
-/// Sorts the forward declarations at the end of a section `.BTF` by name; `None`, and nothing has changed, of a section that is cut off,
-/// of a kind unknown here, or of the other byte order.
+/// Sorts the forward declarations at the end of a section `.BTF` by name. Returns `None` and changes nothing
+/// if the section is truncated, has an unknown kind, or is of the other byte order.
 pub(crate) fn sort(data: &mut [u8]) -> Option<()> {
     reorder(data, |names| {
         let mut order: Vec<usize> = (0..names.len()).collect();
@@ -50,7 +52,8 @@ pub(crate) fn sort(data: &mut [u8]) -> Option<()> {
     })
 }
 
-/// Puts them in the order that `order` makes of their names: indices of what is first, second and so on.
+/// Puts the declarations in the order that `order` returns for their names: indices of the first, the second
+/// and so on.
 fn reorder(data: &mut [u8], order: impl Fn(&[Vec<u8>]) -> Vec<usize>) -> Option<()> {
     let mut section = Section::of(data)?;
     let Words { ids, names, forward, first_id } = section.words()?;
@@ -102,7 +105,7 @@ impl<'a> Section<'a> {
         self.data.get(self.strings.clone())?.get(offset as usize..)?.split(|byte| *byte == 0).next()
     }
 
-    /// Walks the types.
+    /// Walks the types of the section.
     fn words(&self) -> Option<Words> {
         let mut words = Words::default();
         let (mut at, mut id) = (self.types.start, 1);
@@ -115,7 +118,7 @@ impl<'a> Section<'a> {
                 }
                 words.forward.push(at);
             } else {
-                // Only what is last counts.
+                // Only the declarations at the end count.
                 for at in words.forward.drain(..) {
                     words.names.push(self.word(at)?);
                 }
@@ -127,7 +130,8 @@ impl<'a> Section<'a> {
         (at == self.types.end).then_some(words)
     }
 
-    /// Notes the words of a type that name types, and the names that follow it; where the next one begins.
+    /// Collects the words of a type that refer to types, and the names in its tail. Returns the offset of the
+    /// next type.
     fn follow(&self, at: usize, (kind, count): (u32, usize), words: &mut Words) -> Option<usize> {
         let then = at + TYPE_BYTES;
         let has_type = !matches!(
@@ -143,7 +147,7 @@ impl<'a> Section<'a> {
                 | KIND_ENUM64
         );
         words.ids.extend(has_type.then_some(at + 8));
-        // Bytes of each that follow, and where in those a name and a type are.
+        // Bytes of each entry in the tail, and the offsets of a name and a type in it.
         let (each, name, id) = match kind {
             KIND_STRUCT | KIND_UNION => (12, Some(0), Some(4)),
             KIND_ENUM => (8, Some(0), None),
@@ -167,7 +171,8 @@ impl<'a> Section<'a> {
         Some(then + count * each)
     }
 
-    /// Where the names are, by index of the entry: those that end the strings, behind every other name, are laid out anew in this order.
+    /// Returns the offsets of the names, by index of the entry. The names that end the strings, behind every
+    /// other name, are laid out again in this order.
     fn relaid(
         &mut self,
         entries: &[(u32, u32)],
@@ -206,13 +211,14 @@ mod tests {
     use super::{Section, reorder, sort};
     use crate::bpf::built::{BY_ADDRESS, BY_TYPE, Built, IO_BY_ADDRESS, IO_BY_TYPE};
 
-    /// The types of an object that was built, as its loader gets it.
+    /// Returns the types of a built object, as its loader reads them.
     fn types(object: Built) -> Vec<u8> {
         let bytes = object.bytes();
         object::File::parse(&*bytes).unwrap().section_by_name(".BTF").unwrap().data().unwrap().to_vec()
     }
 
-    /// Every name and, by name, each word that names a forward declaration, in the order of the section.
+    /// Returns every name and, by name, each word that refers to a forward declaration, in the order of the
+    /// section.
     fn meaning(data: &mut [u8]) -> Vec<String> {
         let section = Section::of(data).unwrap();
         let words = section.words().unwrap();
@@ -235,7 +241,7 @@ mod tests {
             changed += u32::from(first != other);
             assert_eq!(meaning(&mut first), meaning(&mut other));
             sort(&mut other).unwrap();
-            // What was built is sorted.
+            // The build has sorted it.
             assert_eq!(first, other);
         }
         assert!(changed > 0, "no object has two forward declarations");

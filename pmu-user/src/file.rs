@@ -1,4 +1,4 @@
-//! Files that somebody names: regular ones only, opened without waiting for anybody, read with a limit.
+//! Files that a user names: regular files only, opened without blocking, read with a limit.
 
 use std::{
     fs::{File, FileType, OpenOptions},
@@ -9,13 +9,14 @@ use std::{
 
 use rustix::fs::OFlags;
 
-/// A regular file, opened to be read. A pipe, a device or a folder is an error that says what it is.
+/// Opens a regular file for reading. For a pipe, a device or a folder returns an error that names the kind.
 ///
 /// # Errors
 ///
-/// There is none, it is no regular file, or it may not be read.
+/// The file does not exist, is not a regular file, or may not be read.
 pub fn open_regular(path: &Path) -> io::Result<File> {
-    // To open a device may have effects, so it is looked at first; by the time it is opened, the path may mean another.
+    // Opening a device may have effects, so the type is checked first. By the time of the open, the path may
+    // refer to another file.
     expect_regular(path.metadata()?.file_type())?;
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
@@ -23,11 +24,11 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// The bytes of a regular file that is no larger than `bytes_max`.
+/// Returns the bytes of a regular file that is no larger than `bytes_max`.
 ///
 /// # Errors
 ///
-/// As for [`open_regular`]; it cannot be read; it is larger.
+/// The errors are those of [`open_regular`], or the file cannot be read, or is larger.
 pub fn read_regular(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open_regular(path)?.take(bytes_max + 1).read_to_end(&mut bytes)?;
@@ -41,11 +42,11 @@ pub fn read_regular(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The bytes of a file that is open, from its beginning: what the kernel writes into it as it is read is as of now.
+/// Returns the bytes of an open file, from its beginning: what the kernel generates on a read is current.
 ///
 /// # Errors
 ///
-/// It cannot be read, as that of a cgroup that is gone.
+/// The file cannot be read, such as that of a cgroup that is gone.
 pub fn reread(file: &File) -> io::Result<Vec<u8>> {
     let (mut bytes, mut filled) = (vec![0; 4096], 0);
     loop {
@@ -61,14 +62,14 @@ pub fn reread(file: &File) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The same of a file that the kernel writes in one piece (kernfs attributes, `single_open` of /proc): it has ended where a read leaves
-/// room.
+/// Reads a file that the kernel writes in one piece (kernfs attributes, `single_open` of /proc) in the same
+/// way: it has ended where a read leaves room.
 ///
 /// # Errors
 ///
-/// As for [`reread`].
+/// The errors are those of [`reread`].
 pub fn reread_at_once(file: &File) -> io::Result<Vec<u8>> {
-    // Not allocated: most are a few words, read at every tick.
+    // Not allocated: most files are a few words, read at every tick.
     let mut bytes = [0; 4096];
     match file.read_at(&mut bytes, 0)? {
         all if all < bytes.len() => Ok(bytes[..all].to_vec()),
@@ -76,7 +77,7 @@ pub fn reread_at_once(file: &File) -> io::Result<Vec<u8>> {
     }
 }
 
-/// What a file is that is no regular one.
+/// Returns the kind of a file that is not regular.
 #[must_use]
 pub fn irregular(kind: FileType) -> Option<&'static str> {
     let kinds = [
@@ -106,7 +107,7 @@ mod tests {
 
     use super::{open_regular, read_regular};
 
-    /// A folder of our own that vanishes.
+    /// A private folder that is removed on drop.
     struct Scratch(PathBuf);
 
     impl Scratch {

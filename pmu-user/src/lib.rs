@@ -1,14 +1,15 @@
 //! pmbpf: an eBPF-augmented collector for CPU performance-monitoring units.
 //!
-//! Data goes one way, and each seam is a plain value that can be printed and made by a test:
+//! Data flows in one direction, and each seam is a plain value that can be printed and made by a test:
 //!
 //! ```text
 //! argv → Request → Plan → Session ═► Drain → Interval → Report → bytes
 //!        command   plan   perf+bpf   drain   model      metric   view
 //! ```
 //!
-//! The modules stand here in that order; each imports only from those above it, and `model`, `metric` and `view` never
-//! from `perf`, `bpf`, `symbol` and `session`: everything after [`drain`] is pure. `tests/architecture.rs` checks it.
+//! The modules are listed in that order. Each imports only from those above it, and `model`, `metric` and
+//! `view` never from `perf`, `bpf`, `symbol` and `session`: everything after [`drain`] is pure.
+//! `tests/architecture.rs` checks it.
 
 #[forbid(unsafe_code)]
 mod named;

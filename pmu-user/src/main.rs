@@ -1,4 +1,4 @@
-//! The binary `pmbpf`: parses, dispatches, and turns an error into words and an exit code.
+//! The binary `pmbpf`: parses, dispatches, and turns an error into a message and an exit code.
 
 use std::process::ExitCode;
 

@@ -1,6 +1,6 @@
-//! Enums whose variants have names in outputs: each declared once, with what it says.
+//! Enums with named variants: each variant is declared once, with its name in outputs and its documentation.
 
-/// Declares an enum with `ALL`, its variants in order, and `name`, what each is called in every output.
+/// Declares an enum with `ALL`, its variants in order, and `name`, the name of each in every output.
 macro_rules! named {
     ($(#[$about:meta])* $visible:vis enum $type:ident { $($variant:ident = $name:literal, $says:literal;)* }) => {
         $(#[$about])*
@@ -9,10 +9,10 @@ macro_rules! named {
         }
 
         impl $type {
-            /// All of them, in order.
+            /// Variants of the enum, in order.
             $visible const ALL: [Self; [$($name),*].len()] = [$(Self::$variant),*];
 
-            /// Its name in every output.
+            /// Returns the name of the variant in every output.
             #[must_use]
             $visible const fn name(self) -> &'static str {
                 match self {

@@ -1,6 +1,7 @@
-//! Names that are not given exactly: patterns, and the known names nearest to one that is not known ("did you mean").
+//! Inexact names: patterns, and the known names nearest to an unknown one ("did you mean").
 
-/// Up to three of `names` whose part that `key` picks is most like `wanted`, the most alike first.
+/// Returns up to three of `names` with a part, chosen by `key`, that is similar to `wanted`, the most similar
+/// first.
 pub fn nearest(wanted: &str, names: impl Iterator<Item = String>, key: impl Fn(&str) -> &str) -> Vec<String> {
     // Longer words cost quadratic time, and names are untrusted.
     let cut = |word: &str| word.chars().take(64).collect::<String>();
@@ -12,13 +13,13 @@ pub fn nearest(wanted: &str, names: impl Iterator<Item = String>, key: impl Fn(&
     ranked.into_iter().take_while(|(distance, _)| *distance <= limit).take(3).map(|(_, name)| name).collect()
 }
 
-/// The near names as the end of a sentence; empty if there are none.
+/// Returns the near names as the end of a sentence. Empty if there are none.
 #[must_use]
 pub fn did_you_mean(names: &[String]) -> String {
     if names.is_empty() { String::new() } else { format!("; did you mean {}?", names.join(" or ")) }
 }
 
-/// Does the pattern of `*` and `?` match the whole name?
+/// Returns whether the pattern of `*` and `?` matches the whole name.
 pub(crate) fn glob(pattern: &[u8], name: &[u8]) -> bool {
     let (mut p, mut n, mut retry) = (0, 0, None);
     while n < name.len() {

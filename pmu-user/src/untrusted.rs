@@ -1,7 +1,8 @@
-//! Names that others chose: processes, cgroups, files, hosts. They may hold anything but a zero byte.
+//! Untrusted names: of processes, cgroups, files, hosts. They may contain any byte but zero.
 //!
-//! The only ways out are escaped for where they go: [`Untrusted::terminal`], [`Untrusted::csv`], [`Untrusted::html`], and serde for JSON. Text of
-//! strangers that is read as plain text goes through [`json`] or [`lines`].
+//! Every output is escaped for its destination: [`Untrusted::terminal`], [`Untrusted::csv`],
+//! [`Untrusted::html`], and serde for JSON. Untrusted text that is read as plain text goes through [`json`]
+//! or [`lines`].
 
 pub mod json;
 
@@ -20,14 +21,14 @@ use serde::{
 };
 use sha2::{Digest as _, Sha256};
 
-/// What serde calls a value whose bytes are kept as they are, when JSON of strangers is read.
+/// Name for serde of a value whose bytes are kept unchanged when untrusted JSON is read.
 const RAW: &str = "pmbpf::Untrusted";
 
-/// Bytes from outside, which clones share. There is no `Display`, on purpose.
+/// Bytes from outside, shared by clones. `Display` is not implemented, on purpose.
 #[derive(Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Untrusted(Arc<[u8]>);
 
-/// Maps by names are asked with bytes: both compare and hash as the same bytes.
+/// Maps by name accept bytes as keys: both compare and hash as the same bytes.
 impl Borrow<[u8]> for Untrusted {
     fn borrow(&self) -> &[u8] {
         &self.0
@@ -41,7 +42,7 @@ impl fmt::Debug for Untrusted {
 }
 
 impl Untrusted {
-    /// Takes the bytes as they are.
+    /// Takes the bytes unchanged.
     #[must_use]
     pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
         Self(bytes.into().into())
@@ -53,7 +54,8 @@ impl Untrusted {
         Self::new(bytes.split(|&byte| byte == 0).next().unwrap_or_default())
     }
 
-    /// The same if it has at most so many bytes. Else its beginning with a hash of all of it behind, so that two names stay two.
+    /// Returns the name unchanged if it has at most `bytes_max` bytes. Otherwise returns its beginning,
+    /// followed by a hash of the whole, so that two names stay distinct.
     #[must_use]
     pub fn bounded(self, bytes_max: usize) -> Self {
         if self.0.len() <= bytes_max {
@@ -61,7 +63,7 @@ impl Untrusted {
         }
         let hash = Sha256::digest(&self.0);
         let mut end = bytes_max.saturating_sub(CUT.len() + 2 * HASH_BYTES);
-        // Not in the middle of a character.
+        // The cut must not be in the middle of a character.
         while end > 0 && self.0[end] & 0xc0 == 0x80 {
             end -= 1;
         }
@@ -69,25 +71,26 @@ impl Untrusted {
         Self::new([&self.0[..end], CUT.as_bytes(), digits.as_bytes()].concat())
     }
 
-    /// The raw bytes, to compare and to open files, never to show.
+    /// Returns the raw bytes, to compare and to open files, never for display.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// The name as a path of the file system, never to show.
+    /// Returns the name as a path of the file system, never for display.
     #[must_use]
     pub fn to_path(&self) -> PathBuf {
         PathBuf::from(OsStr::from_bytes(&self.0))
     }
 
-    /// No bytes at all?
+    /// Returns whether the name has no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// For a terminal or a log: control, format and invisible characters and invalid UTF-8 become `\x1b`-like escapes.
+    /// Returns the name for a terminal or a log: control, format and invisible characters and invalid UTF-8
+    /// become `\x1b`-like escapes.
     #[must_use]
     pub fn terminal(&self) -> Cow<'_, str> {
         match std::str::from_utf8(&self.0) {
@@ -96,14 +99,16 @@ impl Untrusted {
         }
     }
 
-    /// For a CSV field, before quoting: as for a terminal, and a spreadsheet must not take it for a formula.
+    /// Returns the name for a CSV field, before quoting: escaped as for a terminal, and so that a spreadsheet
+    /// does not take it for a formula.
     #[must_use]
     pub fn csv(&self) -> Cow<'_, str> {
         let text = self.terminal();
         if text.starts_with(FORMULA) { Cow::Owned(format!("'{text}")) } else { text }
     }
 
-    /// For text or a quoted attribute of HTML: as for a terminal, and nothing of it is markup.
+    /// Returns the name for text or a quoted attribute of HTML: escaped as for a terminal, and free of
+    /// markup.
     #[must_use]
     pub fn html(&self) -> Cow<'_, str> {
         let text = self.terminal();
@@ -120,7 +125,7 @@ impl Untrusted {
         Cow::Owned(escaped)
     }
 
-    /// Text with invalid UTF-8 and the characters that `hide` names as escapes.
+    /// Returns the text with escapes for invalid UTF-8 and for the characters that `hide` selects.
     fn escaped(&self, hide: impl Fn(char) -> bool) -> String {
         let mut text = String::with_capacity(self.0.len() + 8);
         for chunk in self.0.utf8_chunks() {
@@ -139,11 +144,11 @@ impl Untrusted {
     }
 }
 
-/// What stands between the beginning of a name that is too long and its hash, and bytes of that.
+/// Separator between the beginning of a cut name and its hash, and the bytes of that hash.
 const CUT: &str = "…#";
 const HASH_BYTES: usize = 8;
 
-/// Text of at most so many bytes, likewise ([`Untrusted::bounded`]).
+/// Returns text of at most `bytes_max` bytes, as [`Untrusted::bounded`] does.
 #[must_use]
 pub fn bounded(text: String, bytes_max: usize) -> String {
     if text.len() <= bytes_max {
@@ -152,21 +157,22 @@ pub fn bounded(text: String, bytes_max: usize) -> String {
     Untrusted::from(text).bounded(bytes_max).terminal().into_owned()
 }
 
-/// What a spreadsheet's formula begins with, in any width.
+/// First characters of a spreadsheet formula, in any width.
 const FORMULA: [char; 10] = ['=', '+', '-', '@', '\t', '\r', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}'];
 
-/// What begins or ends markup, or the value of an attribute.
+/// Characters that begin or end markup, or the value of an attribute.
 const MARKUP: [char; 6] = ['&', '<', '>', '"', '\'', '`'];
 
-/// Text of ours that may quote a stranger's, over several lines, for a terminal: all that is escaped in a name, but line feeds.
+/// Returns multi-line text that may quote untrusted names, for a terminal. It is escaped like a name, except
+/// for line feeds.
 #[must_use]
 pub fn lines(text: &str) -> Cow<'_, str> {
     let hide = |character| character != '\n' && is_unsafe(character);
     if text.chars().any(hide) { Cow::Owned(Untrusted::from(text).escaped(hide)) } else { Cow::Borrowed(text) }
 }
 
-/// Characters that move the cursor, reorder or hide text: C0, DEL, C1, and Unicode's format characters (category Cf),
-/// line and paragraph separators, variation selectors and tags.
+/// Returns whether a character moves the cursor, or reorders or hides text: C0, DEL, C1, and Unicode's format
+/// characters (category Cf), line and paragraph separators, variation selectors and tags.
 #[must_use]
 pub fn is_unsafe(character: char) -> bool {
     matches!(character,
@@ -200,7 +206,8 @@ impl From<&std::path::Path> for Untrusted {
     }
 }
 
-/// For JSON output: a string. serde_json escapes control characters; invalid bytes become `\xff`-like text.
+/// Serializes to a string for JSON output. serde_json escapes control characters. Invalid bytes become
+/// `\xff`-like text.
 impl Serialize for Untrusted {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match std::str::from_utf8(&self.0) {
@@ -234,7 +241,8 @@ impl<'de> Visitor<'de> for Text {
     }
 }
 
-/// For recordings, which must give back every byte: a string, or an array of bytes if it is no UTF-8.
+/// Serialization for recordings, which must restore every byte: a string, or an array of bytes if it is not
+/// UTF-8.
 pub mod exact {
     use std::fmt;
 
@@ -242,7 +250,7 @@ pub mod exact {
 
     use super::{Deserializer, RAW, Serializer, Untrusted, de};
 
-    /// See the module.
+    /// Serializes a name exactly, as described in the module.
     pub fn serialize<S: Serializer>(name: &Untrusted, serializer: S) -> Result<S::Ok, S::Error> {
         match std::str::from_utf8(&name.0) {
             Ok(text) => serializer.serialize_str(text),
@@ -250,7 +258,7 @@ pub mod exact {
         }
     }
 
-    /// See the module.
+    /// Deserializes a name exactly, as described in the module.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Untrusted, D::Error> {
         deserializer.deserialize_newtype_struct(RAW, Name)
     }
@@ -330,7 +338,7 @@ mod tests {
                 !shown.chars().any(|character| super::is_unsafe(character) || "<>\"'`".contains(character)),
                 "{shown}"
             );
-            // What is left of `&` begins a reference of ours.
+            // An escape of `&` begins a character reference.
             assert!(shown.split('&').skip(1).all(|rest| rest.starts_with('#')), "{shown}");
         }
         assert_eq!(Untrusted::from("a<b>&\"c\" 'd'").html(), "a&#60;b&#62;&#38;&#34;c&#34; &#39;d&#39;");

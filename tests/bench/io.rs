@@ -1,10 +1,12 @@
-//! What a block request and a packet cost, all programs together. `cargo xtask bench io` runs it, as root.
+//! Cost of a block request and of a packet, for all programs together. `cargo xtask bench io` runs it, as
+//! root.
 //!
-//! Prints a line of pairs: nanoseconds by the kernel's statistics, which add to every run of a program, and how many runs that
-//! is. They are of a request that goes straight to its device and completes on the CPU that it was issued on, as those of a
-//! disk with a queue a CPU do; of the same with programs that look at the clock and do nothing else; of one that completes on
-//! whichever CPU its device was at work; of one that waits in a scheduler's queue; of a packet that is sent, and of one that is
-//! received.
+//! Prints a line of pairs: nanoseconds by the kernel's statistics, which add to every run of a program, and
+//! the number of runs. The first pair is for a request that goes straight to its device and completes on the
+//! CPU that issued it. Requests of a disk with a queue per CPU do so. The second is for the same request with
+//! programs that only read the clock. The third is for a request that completes on the CPU where its device
+//! was at work. The fourth is for one that waits in a scheduler's queue. The last two are for a packet that
+//! is sent, and for one that is received.
 
 use std::{
     fmt, fs,
@@ -27,10 +29,10 @@ use pmbpf::{
 };
 use pmu_common::name::io::program;
 
-/// What is built for this bench alone.
+/// Program object built for this bench alone.
 static CLOCK_ONLY: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/pmbpf-clock-only"));
 
-/// Of the file that the device is made of, and what is sent.
+/// Size of the device's file, and number of bytes sent.
 const FILE_BYTES: u64 = 64 << 20;
 const SENT_BYTES: usize = 1 << 30;
 
@@ -47,9 +49,9 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What all programs take for one request or packet.
+/// Cost of all programs for one request or packet.
 struct Each {
-    /// With what the kernel's statistics add to each run.
+    /// Time including what the kernel's statistics add to each run.
     ns: f64,
     runs: f64,
 }
@@ -60,14 +62,14 @@ impl fmt::Display for Each {
     }
 }
 
-/// All programs, per request that completes.
+/// Returns the cost of all programs per completed request.
 fn request(device: &Loop, scheduler: &str, affinity: &str) -> anyhow::Result<Each> {
     device.set(scheduler, affinity)?;
     let object = counting(Parts::Block)?;
     per_request(device, program::COMPLETE, || object.loaded.program_costs())
 }
 
-/// Programs that look at the clock where a request is issued and where it completes, on the same CPU.
+/// Returns the cost of programs that read the clock at issue and completion of a request, on the same CPU.
 fn clock_only(device: &Loop) -> anyhow::Result<Each> {
     const COMPLETE: &str = "clock_complete";
     device.set("none", "2")?;
@@ -87,7 +89,8 @@ fn clock_only(device: &Loop) -> anyhow::Result<Each> {
     })
 }
 
-/// What programs cost while a device has something to do, per run of the one called `complete`. `costs`: name, runs, ns.
+/// Returns the cost of programs while a device is busy, per run of the one called `complete`. `costs`: name,
+/// runs, ns.
 fn per_request(
     device: &Loop,
     complete: &str,
@@ -110,7 +113,7 @@ fn per_request(
     Ok(Each { ns, runs: per_request(costs.iter().map(|&(_, runs, _)| runs).sum()) })
 }
 
-/// Per packet that is sent, and that is received.
+/// Returns the cost per packet that is sent, and per packet that is received.
 fn packets() -> anyhow::Result<[Each; 2]> {
     let object = counting(Parts::Net)?;
     object.net().map_err(|error| anyhow::anyhow!("{error}"))?;
@@ -143,7 +146,7 @@ fn counting(parts: Parts) -> anyhow::Result<IoObject> {
     Ok(IoObject::open(&wanted, &machine, &Kernel::new(root, Options::default()))?)
 }
 
-/// A loop device over a file in memory; detached with its owner.
+/// Loop device over a file in memory, detached on drop.
 struct Loop {
     name: String,
     backing: PathBuf,
@@ -173,7 +176,7 @@ impl Loop {
 
 impl Drop for Loop {
     fn drop(&mut self) {
-        // The kernel keeps the device, and its settings, for whoever has it next.
+        // The kernel keeps the device and its settings for the next user.
         for (setting, value) in [("scheduler", "none"), ("rq_affinity", "1")] {
             let _ = fs::write(format!("/sys/block/{}/queue/{setting}", self.name), value);
         }

@@ -1,8 +1,8 @@
-//! How long it takes to plan the groups of a server's whole tree of metrics, and to evaluate all metrics of a CPU model for
-//! 1,000 owners. `cargo xtask bench plan` runs it.
+//! Time to plan the groups of a server's whole tree of metrics, and to evaluate all metrics of a CPU model
+//! for 1,000 owners. `cargo xtask bench plan` runs it.
 //!
-//! Prints a line: for whole and for tight packing, the CPU time in ms, the groups, and the metrics that are split; the
-//! CPU time of evaluating in ms.
+//! Prints a line. For whole and for tight packing it has the CPU time in ms, the groups, and the metrics that
+//! are split. The CPU time of evaluating in ms follows.
 
 mod synthetic;
 
@@ -41,7 +41,8 @@ fn main() -> std::io::Result<()> {
     writeln!(stdout(), "{}", words.join(" "))
 }
 
-/// All 282 metrics of an Ice Lake server and their flags, for 1,000 owners with counts of their own.
+/// Returns the time to evaluate all 282 metrics of an Ice Lake server and their flags, for 1,000 owners with
+/// separate counts.
 fn evaluating_ms() -> f64 {
     let model = model::load("icelakex", None).unwrap_or_default();
     let formulas = Formulas::new(&model);
@@ -63,7 +64,8 @@ fn evaluating_ms() -> f64 {
     time_ms
 }
 
-/// Of this thread: planning waits for nothing, and whatever else the machine does is no part of it.
+/// Returns the CPU time of this thread: planning waits for nothing, and other load on the machine does not
+/// count.
 fn cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))

@@ -1,6 +1,8 @@
-//! A tree of metrics like those of large servers, made by rule: as many events, as scarce counters, as large metrics.
+//! Tree of metrics like those of large servers, made by rule: as many events, as scarce counters, as large
+//! metrics.
 //!
-//! Its parent brings `Need`, `Counters`, `Resource` and `WantedMetric` into scope: the library's tests and the bench share it.
+//! The parent module brings `Need`, `Counters`, `Resource` and `WantedMetric` into scope: the library's tests
+//! and the bench share it.
 
 use super::{Counters, Need, Resource, WantedMetric};
 
@@ -8,14 +10,14 @@ use super::{Counters, Need, Resource, WantedMetric};
 pub(super) const SCARCE: usize = 68;
 /// Events that any of eight counters can count.
 pub(super) const COMMON: usize = 44;
-/// Metrics.
+/// Number of metrics.
 const METRICS: usize = 103;
-/// Events that metrics of one part of the tree choose from.
+/// Number of events from which metrics of one part of the tree choose.
 const FAMILY: usize = 4;
-/// The first of the events that metrics of all parts use.
+/// Index of the first event that metrics of all parts use.
 const EVERYWHERE: usize = 8 + SCARCE;
 
-/// The events, and the metrics that want them.
+/// Returns the events, and the metrics that want them.
 pub(super) fn server() -> (Vec<Need>, Vec<WantedMetric>) {
     (needs(), (0..METRICS).map(metric).collect())
 }
@@ -35,8 +37,8 @@ fn needs() -> Vec<Need> {
     counters.enumerate().map(need).collect()
 }
 
-/// Every seventh metric has shares, most have cycles, the first of each part has all that the part has, and some are
-/// put together from three parts.
+/// Returns a metric. Every seventh has shares, most have cycles, the first of each part has all that the part
+/// has, and some are combined from three parts.
 fn metric(number: usize) -> WantedMetric {
     let families = (SCARCE + COMMON) / FAMILY;
     let (family, round) = (number % families, number / families);

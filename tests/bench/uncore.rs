@@ -1,9 +1,9 @@
-//! What a report every second of the uncore PMUs of a large machine costs after they were read: what they counted is estimated and
-//! written as JSON. `cargo xtask bench io` runs it; needs no privilege.
+//! Cost of a report every second of a large machine's uncore PMUs, after they were read: estimating their
+//! counts and writing JSON. `cargo xtask bench io` runs it. Needs no privilege.
 //!
-//! The machine is the made one of two Sapphire Rapids with all devices known, and as many uncore PMUs of its cache as the largest
-//! of them have. Counts are made up. Prints a line: uncore PMUs, numbers reported a second, CPU time a second in ms. A file that
-//! is named gets the reports.
+//! The machine is the made one of two Sapphire Rapids with all devices known. It has as many uncore PMUs of
+//! the cache as the largest of them. Counts are made up. Prints a line: uncore PMUs, numbers reported a
+//! second, CPU time a second in ms. A file that is named gets the reports.
 
 #![expect(clippy::unwrap_used, reason = "a bench that panics says where")]
 
@@ -37,13 +37,14 @@ use pmbpf::{
     view::{Format, View, text::Style},
 };
 
-/// The machine. Its text comes along: the bench runs in guests, too, which have no folder of ours.
+/// Machine name and description. The text is included, because the bench also runs in guests, which have no
+/// folder of ours.
 const NAME: &str = "made-sapphire-rapids-two-sockets";
 const MADE: &str = include_str!("../machines/made-sapphire-rapids-two-sockets.made");
-/// Reports that are made.
+/// Number of reports.
 const SECONDS: u64 = 20;
 const SECOND_NS: u64 = 1_000_000_000;
-/// Boxes of the cache, of all sockets.
+/// Number of cache boxes, of all sockets.
 const CHA: usize = 120;
 
 fn main() -> io::Result<()> {
@@ -85,7 +86,7 @@ fn main() -> io::Result<()> {
     writeln!(stdout(), "{instances} {} {}", numbers as f64 / each, time.as_secs_f64() * 1e3 / each)
 }
 
-/// More instances of a kind, like those that it has.
+/// Adds instances to a kind, like its existing ones.
 fn grow(kind: &mut UncoreKind) {
     let known = kind.instances.clone();
     for (number, site) in (0_u32..).zip(known.iter().cycle()).take(CHA).skip(known.len()) {
@@ -95,7 +96,7 @@ fn grow(kind: &mut UncoreKind) {
     }
 }
 
-/// What the session would read in a second: groups in turn, on all instances of a kind at once.
+/// Returns the readings of a session in a second: groups in turn, on all instances of a kind at once.
 fn drain(plan: &IoPlan, second: u64) -> IoDrain {
     let mut uncore = Vec::new();
     for (number, kind) in (0_u32..).zip(&plan.kinds) {
@@ -123,7 +124,7 @@ fn drain(plan: &IoPlan, second: u64) -> IoDrain {
     IoDrain { at_ns: second * SECOND_NS, uncore, ..IoDrain::default() }
 }
 
-/// Numbers that were reported, and the CPU time that it took.
+/// Returns the number of reported values, and the CPU time used.
 fn reported(
     header: &Header,
     drains: Vec<IoDrain>,
@@ -147,7 +148,7 @@ fn reported(
     Ok((numbers, cpu_time() - begun))
 }
 
-/// Of this thread.
+/// Returns the CPU time of this thread.
 fn cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))

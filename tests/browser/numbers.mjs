@@ -95,7 +95,7 @@ export class Numbers {
     const find = [
       [/^Owners; /, () => this.wide(table, this.numbers.filter((row) => !row.subject && (byScript ? !row.level : row.level === undefined)), byScript)],
       [/^Counts$/, () => this.counts(table)],
-      [/^Who waited/, () => this.matrix(table)],
+      [/^Waiting owners/, () => this.matrix(table)],
       [/^Top-Down of /, () => this.tree(table, title.replace(/^Top-Down of /, "").replace(/, [\d.]+–[\d.]+ s$/, ""))],
       [/^Percentiles, /, () => this.percentiles(table)],
       [/^Time at bandwidth$/, () => this.levels(table)],

@@ -1,39 +1,40 @@
-//! How much stack the programs of the built objects take. Linux 5.10 refuses a chain of calls between BPF functions whose frames take more
-//! than 512 bytes together, each rounded up to 32 (kernel/bpf/verifier.c, `check_max_stack_depth`). Newer kernels round up to 16 or give a
-//! program a stack of its own, so a run there does not show it; the instructions do.
+//! Stack use of the programs in the built objects. Linux 5.10 refuses a chain of calls between BPF functions
+//! with frames of more than 512 bytes together, each rounded up to 32 (kernel/bpf/verifier.c,
+//! `check_max_stack_depth`). Newer kernels round up to 16 or give a program a separate stack, so a run there
+//! does not show it. The instructions do.
 //!
-//! Every instruction counts, also where the loader's settings make it dead code, for which the verifier does not ask: what is found here is
-//! the most that any setting takes.
+//! Every instruction counts, also where the loader's settings make it dead code, which the verifier does not
+//! check. The result is the maximum over all settings.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use aya_obj::{Object, generated::bpf_insn};
 use pmbpf::bpf::{BY_ADDRESS, BY_TYPE, IO_BY_ADDRESS, IO_BY_TYPE};
 
-/// `MAX_BPF_STACK`.
+/// Value of `MAX_BPF_STACK`.
 const BYTES_MAX: u32 = 512;
-/// What a frame is rounded up to.
+/// Size to which a frame is rounded up.
 const FRAME_BYTES: u32 = 32;
-/// `MAX_CALL_FRAMES`: a longer chain is refused, whatever it takes.
+/// Value of `MAX_CALL_FRAMES`: a longer chain is refused, whatever its size.
 const FRAMES_MAX: usize = 8;
 
 /// Opcodes (include/uapi/linux/bpf_common.h, bpf.h).
 const MOVE: u8 = 0xbf;
 const ADD_CONSTANT: u8 = 0x07;
 const CALL: u8 = 0x85;
-/// `BPF_PSEUDO_CALL`.
+/// Value of `BPF_PSEUDO_CALL`.
 const OF_BPF: u8 = 1;
 
-/// A function of a program.
+/// Function of a program.
 #[derive(Debug, Default)]
 struct Function {
-    /// The lowest address of its frame that it uses or passes on, in bytes below the frame pointer.
+    /// Lowest frame address that it uses or passes on, in bytes below the frame pointer.
     bytes: u32,
-    /// Where the functions begin that it calls.
+    /// Start of each function that it calls.
     calls: BTreeSet<usize>,
 }
 
-/// Offsets from the frame pointer that registers hold; register 10 is the frame pointer.
+/// Offsets from the frame pointer in registers. Register 10 is the frame pointer.
 struct Registers([Option<i32>; 11]);
 
 impl Registers {
@@ -43,8 +44,9 @@ impl Registers {
         Self(offsets)
     }
 
-    /// Takes in an instruction; the offset that it reads, writes or computes, if it is one from the frame pointer. Instructions are read in
-    /// order, without following jumps: an offset that is known by mistake makes a frame larger, never smaller.
+    /// Processes an instruction and returns the offset that it reads, writes or computes, if it is one from
+    /// the frame pointer. Instructions are read in order, without following jumps: an offset that is known by
+    /// mistake makes a frame larger, never smaller.
     fn follow(&mut self, instruction: &bpf_insn) -> Option<i32> {
         let (to, from) = (usize::from(instruction.dst_reg()), usize::from(instruction.src_reg()));
         let at = |base: Option<i32>| base.map(|base| base + i32::from(instruction.off));
@@ -71,13 +73,14 @@ impl Registers {
     }
 }
 
-/// Where a call of a BPF function leads to.
+/// Returns the target of a call of a BPF function.
 fn callee(at: usize, instruction: &bpf_insn) -> Option<usize> {
     let calls = instruction.code == CALL && instruction.src_reg() == OF_BPF;
     calls.then(|| at.checked_add_signed(instruction.imm as isize + 1).expect("it lies in the program"))
 }
 
-/// The functions of a program, by where they begin: itself at 0, and behind it those that it calls.
+/// Returns the functions of a program by their start: the program itself at 0, followed by the functions that
+/// it calls.
 fn functions(instructions: &[bpf_insn]) -> BTreeMap<usize, Function> {
     let callees = instructions.iter().enumerate().filter_map(|(at, one)| callee(at, one));
     let begins: BTreeSet<usize> = callees.chain([0]).collect();
@@ -94,7 +97,7 @@ fn functions(instructions: &[bpf_insn]) -> BTreeMap<usize, Function> {
     begins.iter().copied().zip(ends).map(of).collect()
 }
 
-/// The functions that take the most stack when each calls the next, from the one that begins at `begin`; and how much it is.
+/// Returns the deepest call chain from the function that begins at `begin`, and its stack use.
 fn deepest(functions: &BTreeMap<usize, Function>, begin: usize, frames: usize) -> (u32, Vec<usize>) {
     assert!(frames < FRAMES_MAX, "a chain of more than {FRAMES_MAX} functions");
     let function = &functions[&begin];
@@ -104,7 +107,7 @@ fn deepest(functions: &BTreeMap<usize, Function>, begin: usize, frames: usize) -
     (bytes + function.bytes.max(1).next_multiple_of(FRAME_BYTES), chain)
 }
 
-/// The deepest chain of a program: how much stack it takes, and each function with its frame.
+/// Returns the stack use of a program's deepest chain, and each function with its frame.
 fn deepest_of(instructions: &[bpf_insn], name: impl Fn(usize) -> String) -> (u32, String) {
     let functions = functions(instructions);
     let (bytes, chain) = deepest(&functions, 0, 0);
@@ -112,9 +115,10 @@ fn deepest_of(instructions: &[bpf_insn], name: impl Fn(usize) -> String) -> (u32
     (bytes, chain.iter().map(frame).collect::<Vec<_>>().join(" > "))
 }
 
-/// The deepest chain of every program of an object, by its name, with its calls linked as they are loaded.
+/// Returns the deepest chain of every program of an object, by its name, with its calls linked as they are
+/// loaded.
 fn chains(mut object: Object) -> BTreeMap<String, (u32, String)> {
-    // The first instruction of a function that has no type, which the compiler's own have not, is no name.
+    // The compiler's own functions have no type, and their first instruction is not a name.
     let of_type = |function: &aya_obj::Function| Some(function.func_info.func_info.first()?.type_id);
     let names: BTreeMap<u32, String> = object
         .functions
@@ -162,29 +166,29 @@ fn instruction(code: u8, (to, from): (u8, u8), off: i16, imm: i32) -> bpf_insn {
     bpf_insn { code, _bitfield_align_1: [], _bitfield_1: bpf_insn::new_bitfield_1(to, from), off, imm }
 }
 
-/// `*(u64 *)(r10 + off) = r1`.
+/// Returns the instruction `*(u64 *)(r10 + off) = r1`.
 fn store(off: i16) -> bpf_insn {
     instruction(0x7b, (10, 1), off, 0)
 }
 
-/// `exit`.
+/// Returns the instruction `exit`.
 fn exit() -> bpf_insn {
     instruction(0x95, (0, 0), 0, 0)
 }
 
-/// `call` of the BPF function that is so far behind the next instruction.
+/// Returns a `call` of the BPF function at this distance after the next instruction.
 fn call(distance: i32) -> bpf_insn {
     instruction(CALL, (0, OF_BPF), 0, distance)
 }
 
-/// What a program takes.
+/// Returns the stack use of a program.
 fn bytes(instructions: &[bpf_insn]) -> u32 {
     deepest_of(instructions, |begin| begin.to_string()).0
 }
 
 #[test]
 fn a_chain_that_is_too_deep_is_found() {
-    // A program calls a function, and that one another: as `switch` was, with 416 bytes and four calls.
+    // A program calls a function, and that one another: as `switch` did, with 416 bytes and four calls.
     let five = |own: i16| {
         let chain = [store(-own), call(1), exit(), call(1), exit(), call(1), exit(), call(1), exit(), exit()];
         deepest_of(&chain, |begin| begin.to_string())
@@ -200,11 +204,11 @@ fn a_frame_reaches_as_far_down_as_an_address_in_it() {
     let passed = [instruction(MOVE, (2, 10), 0, 0), instruction(ADD_CONSTANT, (2, 0), 0, -72)];
     let helper = instruction(CALL, (0, 0), 0, 1);
     assert_eq!(bytes(&[&passed[..], &[helper, exit()]].concat()), 96);
-    // r2 of a caller is not r2 behind a call: *(u64 *)(r2 - 72) is not on the stack.
+    // r2 of a caller is not r2 after a call: *(u64 *)(r2 - 72) is not on the stack.
     let behind = instruction(0x79, (3, 2), -500, 0);
     assert_eq!(bytes(&[&passed[..], &[helper, behind, exit()]].concat()), 96);
-    // Through the copy it is.
+    // Through the copy it is on the stack.
     assert_eq!(bytes(&[&passed[..], &[behind, exit()]].concat()), 576);
-    // Of two calls the deeper one counts, and not their sum.
+    // The deeper one of two calls counts, and not their sum.
     assert_eq!(bytes(&[call(2), call(3), exit(), store(-200), exit(), store(-8), exit()]), 32 + 224);
 }

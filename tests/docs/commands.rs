@@ -1,10 +1,12 @@
-//! Command lines of the pages, tried: with `--dry-run` where a command has it, and with things that are here in the place of names.
+//! Command lines of the pages, executed: with `--dry-run` where a command has it, and with objects of this
+//! host in place of names.
 
 use std::{env, fs, path::PathBuf, process};
 
 use super::{pmbpf, root};
 
-/// Why a command line does not work, if so. What this host cannot measure, or this user may not, is no failure.
+/// Returns the reason why a command line fails, if it does. Missing support on this host or missing rights
+/// are not failures.
 pub(crate) fn failure(line: &str) -> Option<String> {
     let words = fitted(&split(line));
     let output = pmbpf().args(&words).output().unwrap();
@@ -28,7 +30,8 @@ pub(crate) fn failure(line: &str) -> Option<String> {
     Some(format!("`{line}` as `{}` exits with {code:?}: {stderr}", words.join(" ")))
 }
 
-/// Words as a shell makes them, up to a pipe, a redirection or a second command; without `pmbpf`.
+/// Splits a line into words as a shell does, up to a pipe, a redirection or a second command, without
+/// `pmbpf`.
 fn split(line: &str) -> Vec<String> {
     let (mut words, mut word, mut quote) = (Vec::new(), String::new(), None);
     for character in line.chars().chain([' ']) {
@@ -45,11 +48,11 @@ fn split(line: &str) -> Vec<String> {
     words.into_iter().skip(1).collect()
 }
 
-/// The same, fit for this host: what is here for what is named, and nothing measured.
+/// Adapts the words to this host: existing objects replace named ones, and nothing is measured.
 fn fitted(words: &[String]) -> Vec<String> {
     let is = |name: &str| words.first().is_some_and(|first| first == name);
     if words.len() == 1 {
-        // A command that is named, not called.
+        // Name of a command, not a call.
         return vec![words[0].clone(), "--help".to_owned()];
     }
     let measures = is("run") || is("io") || is("stat") || is("serve");
@@ -62,7 +65,7 @@ fn fitted(words: &[String]) -> Vec<String> {
             }
             option @ ("-p" | "--pid" | "-t" | "--tid" | "--cgroup" | "--device" | "--symfs" | "--counts"
             | "--perfmon-dir" | "-o" | "--hdr-log" | "--html") => {
-                // An option that lost its value is the parser's to complain about.
+                // The parser reports an option that lost its value.
                 let Some(value) = rest.next() else {
                     fitted.push(option.to_owned());
                     break;
@@ -72,7 +75,7 @@ fn fitted(words: &[String]) -> Vec<String> {
                 }
             }
             "--event" if is("export") => {
-                // Of the recording that stands for any.
+                // An event of the recording that stands for any.
                 fitted.extend(["--event".to_owned(), "cpu-clock".to_owned()]);
                 rest.next();
             }
@@ -90,19 +93,19 @@ fn fitted(words: &[String]) -> Vec<String> {
     if measures {
         fitted.extend(dry(words));
     } else if is("doctor") || is("top") {
-        // It loads programs to see whether they load; and a screen needs a terminal.
+        // `doctor` loads programs to check them, and a screen needs a terminal.
         fitted.push("--help".to_owned());
     }
     fitted
 }
 
-/// The option for nothing to be measured, unless the line has one.
+/// Returns the option that prevents measuring, unless the line has one.
 fn dry(words: &[String]) -> Option<String> {
     let has = |option: &str| words.iter().any(|word| word == option);
     (!["--dry-run", "--summary", "--help"].into_iter().any(has)).then(|| "--dry-run".to_owned())
 }
 
-/// What is here for the value of an option; `None` if there is nothing of that kind.
+/// Returns this host's replacement for the value of an option, or `None` without an object of that kind.
 fn here(option: &str, value: &str, words: &[String]) -> Option<String> {
     let below = |path: &str| Some(root().join(path).display().to_string());
     match option {
@@ -119,17 +122,17 @@ fn here(option: &str, value: &str, words: &[String]) -> Option<String> {
         "--hdr-log" | "--html" => Some(log().display().to_string()),
         _ if value == "-" => Some(value.to_owned()),
         _ if words[0] == "export" => Some(exported().display().to_string()),
-        // A file to be written, in a folder that there is.
+        // An output file in an existing folder.
         _ => Some(env::temp_dir().join(format!("docs-{}.pmbpf", process::id())).display().to_string()),
     }
 }
 
-/// A log that a line writes, which must be a new file.
+/// Returns the path of a log that a line writes, which must be a new file.
 fn log() -> PathBuf {
     env::temp_dir().join(format!("docs-{}.hlog", process::id()))
 }
 
-/// A file that an export writes, which must be a new one.
+/// Returns the path of an export that a line writes, which must be a new file.
 fn exported() -> PathBuf {
     env::temp_dir().join(format!("docs-{}.export", process::id()))
 }

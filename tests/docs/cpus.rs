@@ -1,4 +1,5 @@
-//! docs/cpus.md is what `pmbpf list cpus` says. `SNAPSHOTS=overwrite cargo test --test docs cpus` writes it anew.
+//! Comparison of docs/cpus.md with `pmbpf list cpus`. `SNAPSHOTS=overwrite cargo test --test docs cpus`
+//! rewrites it.
 
 use std::{fmt::Write as _, fs};
 
@@ -6,7 +7,7 @@ use serde_json::Value;
 
 use crate::{pmbpf, root};
 
-/// What stands above the table.
+/// Text above the table.
 const HEAD: &str = "# CPUs
 
 Which CPUs have tables of events and formulas, as `pmbpf list cpus` lists them; this page is made of its JSON. A table is found by what

@@ -1,5 +1,6 @@
-//! README, the other pages beside it and docs/ against what is: links resolve, command lines are understood, examples are a recording's, and every
-//! field, metric, loss and word that pages and reports share is in both. Needs no privilege.
+//! README, the other root pages and docs/ against the program: links resolve, command lines parse, and
+//! examples are a recording's. Every field, metric, loss and word that pages and reports share is in both.
+//! Needs no privilege.
 
 #![expect(clippy::unwrap_used, reason = "a test that panics says where")]
 
@@ -30,7 +31,7 @@ fn pmbpf() -> Command {
     command
 }
 
-/// Every page, with those of the root first.
+/// Returns every page, with those of the root first.
 fn pages() -> Vec<Page> {
     let mut files: Vec<PathBuf> = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md"]
         .map(|name| root().join(name))
@@ -53,14 +54,14 @@ fn page(name: &str) -> Page {
     Page::read(&root().join(name))
 }
 
-/// Files of this kind in a folder.
+/// Returns the texts of files of this kind in a folder.
 fn texts(folder: &str, extension: &str) -> Vec<String> {
     let files = fs::read_dir(root().join(folder)).unwrap().map(|entry| entry.unwrap().path());
     let wanted = files.filter(|file| file.extension().is_some_and(|is| is == extension));
     wanted.map(|file| fs::read_to_string(file).unwrap()).collect()
 }
 
-/// Recordings' reports of this kind (`json`, `txt`), which `tests/replay.rs` holds to be true.
+/// Returns the recordings' reports of this kind (`json`, `txt`), which `tests/replay.rs` checks.
 fn reports(kind: &str) -> Vec<String> {
     texts("tests/recordings", kind)
 }
@@ -235,7 +236,7 @@ fn every_word_of_the_glossary_is_one_that_users_meet() {
     assert!(unknown.is_empty(), "in no help and no report: {unknown:?}");
 }
 
-/// Does `word` stand in `text`, not only inside another word?
+/// Returns whether `word` occurs in `text` as a whole word.
 fn occurs(text: &str, word: &str) -> bool {
     let word = word.to_lowercase();
     let is_letter = |character: Option<char>| character.is_some_and(char::is_alphanumeric);

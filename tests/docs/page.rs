@@ -1,4 +1,4 @@
-//! A page of Markdown, as far as tests look at it: headings, links, code, tables.
+//! Markdown page, as far as tests read it: headings, links, code, tables.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -6,15 +6,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A page.
+/// Page of the documentation.
 pub(crate) struct Page {
-    /// Its file.
+    /// Path of its file.
     pub(crate) path: PathBuf,
-    /// Its lines.
+    /// Lines of the page.
     pub(crate) lines: Vec<String>,
 }
 
-/// What a line is.
+/// Kind of a line.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Prose,
@@ -55,12 +55,12 @@ impl Page {
         self.of_kind(Kind::Prose)
     }
 
-    /// Lines between fences.
+    /// Returns the lines between fences.
     pub(crate) fn fenced(&self) -> impl Iterator<Item = &str> {
         self.of_kind(Kind::Fenced)
     }
 
-    /// Relative links: `docs/io.md#memory`.
+    /// Returns the relative links: `docs/io.md#memory`.
     pub(crate) fn links(&self) -> Vec<String> {
         let mut links = Vec::new();
         for line in self.prose() {
@@ -72,7 +72,7 @@ impl Page {
         links
     }
 
-    /// The file that a link leads to, whose heading exists.
+    /// Returns the target file of a link, or an error unless its heading exists.
     pub(crate) fn resolve(&self, link: &str) -> Result<PathBuf, String> {
         let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
         let path = if file.is_empty() { self.path.clone() } else { self.path.with_file_name(file) };
@@ -81,7 +81,7 @@ impl Page {
         if exists { Ok(path) } else { Err("no such heading".to_owned()) }
     }
 
-    /// What stands below the heading that names `name`, up to the next one of its kind or above.
+    /// Returns the text below the heading that contains `name`, up to the next one of its level or above.
     pub(crate) fn section(&self, name: &str) -> Option<Self> {
         let depth = |line: &str| line.chars().take_while(|letter| *letter == '#').count();
         let names = |line: &String| depth(line) > 0 && line.contains(name);
@@ -91,7 +91,7 @@ impl Page {
         Some(Self { path: self.path.clone(), lines: body.cloned().collect() })
     }
 
-    /// Anchors of the headings, as GitHub makes them.
+    /// Returns the anchors of the headings, as GitHub makes them.
     fn anchors(&self) -> BTreeSet<String> {
         let mut seen: BTreeMap<String, usize> = BTreeMap::new();
         let headings = self.prose().filter(|line| line.starts_with('#'));
@@ -105,12 +105,12 @@ impl Page {
         headings.map(anchor).collect()
     }
 
-    /// What stands between backticks in the prose.
+    /// Returns the text between backticks in the prose.
     fn spans(&self) -> impl Iterator<Item = &str> {
         self.prose().flat_map(|line| line.split('`').skip(1).step_by(2))
     }
 
-    /// Words in code spans, those of lists (`a,b`) and calls of options included.
+    /// Returns the words in code spans, including those in lists (`a,b`) and option values.
     pub(crate) fn code_words(&self) -> BTreeSet<String> {
         let parts = |span: &str| {
             let inner = span.split([',', ' ', '=', '"']).map(str::to_owned);
@@ -119,7 +119,7 @@ impl Page {
         self.spans().flat_map(parts).collect()
     }
 
-    /// Command lines of pmbpf, in blocks and in the prose, without what explains them.
+    /// Returns the command lines of pmbpf, in blocks and in the prose, without explanations.
     pub(crate) fn commands(&self) -> Vec<String> {
         let code = self.fenced().chain(self.of_kind(Kind::Indented));
         let lines = code.map(str::trim).map(|line| {
@@ -130,7 +130,7 @@ impl Page {
         all.filter(|line| line.starts_with("pmbpf ")).map(str::to_owned).collect()
     }
 
-    /// The first cell of every row of every table, without its title.
+    /// Returns the first cell of every row of every table, without its title.
     pub(crate) fn first_cells(&self) -> Vec<String> {
         let rows: Vec<&str> = self.prose().collect();
         let is_rule = |line: &str| line.starts_with("| ---");

@@ -1,4 +1,4 @@
-//! Rows of JSON: their schema, the page that says what their fields mean, and what commands write, held against each other.
+//! JSON rows: comparison of their schema, the page that documents their fields, and the output of commands.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use super::{page, pmbpf, reports, root, texts};
 use crate::schema::{fault, rows};
 
-/// Words of the page that no row has as a field or from a closed list: commands, metrics, the target's name.
+/// Words of the page that are neither a field nor in a closed list of any row: commands, metrics, the
+/// target's name.
 const OTHERS: [&str; 12] = [
     "diff",
     "elapsed",
@@ -27,7 +28,7 @@ fn schema() -> Value {
     serde_json::from_str(&std::fs::read_to_string(root().join("docs/pmbpf-2.schema.json")).unwrap()).unwrap()
 }
 
-/// Rows of every command but `doctor`, which loads programs.
+/// Returns the rows of every command except `doctor`, which loads programs.
 fn all_rows() -> Vec<Value> {
     let said = |line: &str| {
         let mut command = pmbpf();
@@ -49,7 +50,8 @@ fn all_rows() -> Vec<Value> {
     texts.iter().flat_map(|text| rows(text)).collect()
 }
 
-/// Names of fields, and words that a field may hold, of a part of the schema and of all it refers to.
+/// Collects the names of fields, and the words that a field may hold, from a part of the schema and all it
+/// refers to.
 fn words(schema: &Value, part: &Value, found: &mut (BTreeSet<String>, BTreeSet<String>)) {
     match part {
         Value::Object(fields) => {
@@ -73,7 +75,7 @@ fn words(schema: &Value, part: &Value, found: &mut (BTreeSet<String>, BTreeSet<S
     }
 }
 
-/// Every kind with its definition.
+/// Returns every kind with its definition.
 fn kinds(schema: &Value) -> impl Iterator<Item = (&str, &Value)> {
     let definition = |one: &Value| one["$ref"].as_str().unwrap()[1..].to_owned();
     let kinds = schema["oneOf"].as_array().unwrap().iter().map(definition);
@@ -87,7 +89,7 @@ fn the_schema_and_the_page_have_the_same_kinds_and_fields() {
     let (schema, output) = (schema(), page("docs/output.md"));
     let (output_words, of_several) =
         (output.code_words(), output.section("Fields of several kinds").unwrap().code_words());
-    // Some words are explained with the numbers that they say something of.
+    // Some words are explained with the numbers to which they apply.
     let explained = ["docs/numbers.md", "docs/io.md", "docs/findings.md", "docs/output.md"]
         .map(|name| page(name).code_words());
     let anywhere: BTreeSet<String> = explained.into_iter().flatten().collect();

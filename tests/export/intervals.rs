@@ -1,4 +1,4 @@
-//! Exports of numbers, whose sums are those of the report.
+//! Exports of numbers, with sums equal to those of the report.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::{OFF_CPU, STACKS, events, export, name_of, protobuf::Message, reporte
 /// Recordings of tasks, of I/O and of counts.
 const NUMBERS: [&str; 7] = ["masked", "events", "topdown", "io", "boxes", "counts", "culprits"];
 
-/// Values of a metric in the report's intervals, added up by owner's name.
+/// Returns the values of a metric in the report's intervals, added up by owner's name.
 fn metric(name: &str, metric: &str) -> BTreeMap<String, f64> {
     let mut sums = BTreeMap::new();
     for row in rows(name, "metric").iter().filter(|row| row["metric"] == metric) {
@@ -19,10 +19,10 @@ fn metric(name: &str, metric: &str) -> BTreeMap<String, f64> {
     sums
 }
 
-/// Tracks of a trace: their name, that of whom they are of, and the values on them with their times.
+/// Tracks of a trace: their name, their owner's name, and their values with times.
 type Tracks = Vec<(String, String, Vec<(u64, f64)>)>;
 
-/// Counter tracks of a trace, and how many slices it has.
+/// Returns the counter tracks of a trace, and the number of its slices.
 fn trace(bytes: &[u8]) -> (Tracks, u64, u64) {
     let mut names = BTreeMap::new();
     let mut values: BTreeMap<u64, Vec<(u64, f64)>> = BTreeMap::new();
@@ -119,7 +119,7 @@ fn a_firefox_profile_has_the_samples_of_the_report_and_counters_of_the_target() 
             let (owner, event) = thread["name"].as_str().unwrap().rsplit_once(" · ").unwrap();
             let event = events.iter().position(|name| name == event).unwrap();
             let weights = thread["samples"]["weight"].as_array().unwrap();
-            // Time off the CPU weighs milliseconds.
+            // Off-CPU time weighs milliseconds.
             let is_time = thread["samples"]["weightType"] == "tracing-ms";
             assert_eq!(is_time, events[event] == OFF_CPU);
             let weight = |weight: &Value| match weight.as_u64() {
@@ -142,7 +142,7 @@ fn a_firefox_profile_has_the_samples_of_the_report_and_counters_of_the_target() 
     }
 }
 
-/// Holds each table to one length, and its references to what there is.
+/// Asserts that the columns of each table have one length, and that references are valid.
 fn columns_are_alike(thread: &Value) {
     let length = |table: &str| thread[table]["length"].as_u64().unwrap();
     for table in ["frameTable", "funcTable", "stackTable", "samples", "markers"] {
@@ -174,7 +174,7 @@ fn numbers_of_every_source_are_exported() {
     }
 }
 
-/// Through the crate's reader of rows, which shares nothing with how they are written.
+/// Reads with the crate's reader of rows, which shares nothing with the writer.
 #[cfg(feature = "parquet")]
 #[test]
 fn parquet_has_a_row_for_each_value_of_csv() {
@@ -222,7 +222,7 @@ fn parquet_has_a_row_for_each_value_of_csv() {
                 ("status", "status"),
             ] {
                 let (is, expected) = (text(column), &wanted[at(called)]);
-                // The host owns what is nobody's.
+                // The host owns values without an owner.
                 let host = column == "owner_kind" && is == "host" && expected.is_empty();
                 assert!(host || is == *expected, "{name} {column}: {is}, not {expected}");
             }

@@ -1,10 +1,10 @@
-//! OTLP's profiles, read by the numbers of their fields (opentelemetry-proto 1.10, profiles/v1development).
+//! OTLP profiles, read by their field numbers (opentelemetry-proto 1.10, profiles/v1development).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{OFF_CPU, STACKS, events, export, name_of, protobuf::Message, reported, rows};
 
-/// A request, and the tables that its profiles share.
+/// Request, and the tables that its profiles share.
 struct Request {
     resources: Vec<Message>,
     dictionary: Message,
@@ -23,13 +23,13 @@ impl Request {
         &self.texts[usize::try_from(place).unwrap()]
     }
 
-    /// Type and unit of a value type.
+    /// Returns type and unit of a value type.
     fn kind(&self, of: &Message) -> (&str, &str) {
         (self.text(of.number(1)), self.text(of.number(2)))
     }
 }
 
-/// Attributes that are texts.
+/// Returns the attributes that are texts.
 fn attributes(resource: &Message) -> BTreeMap<String, String> {
     let pair = |pair: Message| {
         let value = pair.messages(2).remove(0).texts(1).into_iter().next()?;
@@ -38,7 +38,7 @@ fn attributes(resource: &Message) -> BTreeMap<String, String> {
     resource.messages(1).into_iter().filter_map(pair).collect()
 }
 
-/// Place of the event that a profile is of.
+/// Returns the index of a profile's event.
 fn event(request: &Request, profile: &Message, called: &[String]) -> usize {
     let sample = &profile.messages(1)[0];
     let period = profile.messages(5).remove(0);
@@ -110,7 +110,7 @@ fn otlp_has_the_frames_of_the_report_in_its_order() {
             .collect()
     };
     assert!(request.dictionary.messages(7).iter().any(|stack| frames(stack) == wanted), "{wanted:?}");
-    // Which of them are the kernel's is told of each.
+    // Each frame type states whether it is the kernel's.
     let kinds: BTreeSet<String> = request
         .dictionary
         .messages(6)

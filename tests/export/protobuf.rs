@@ -1,12 +1,12 @@
 //! Protocol Buffers' wire format (protobuf.dev/programming-guides/encoding), read without any message's definition.
 
-/// A message: its fields in order, by number.
+/// Message with its fields in order, by number.
 pub(crate) struct Message(Vec<(u32, Field)>);
 
 enum Field {
-    /// A varint, or a number of fixed length.
+    /// Varint, or a number of fixed length.
     Number(u64),
-    /// A text, a message, or numbers in a row.
+    /// Text, a message, or packed numbers.
     Bytes(Vec<u8>),
 }
 
@@ -56,22 +56,22 @@ impl Message {
         })
     }
 
-    /// Messages in a field.
+    /// Returns the messages in a field.
     pub(crate) fn messages(&self, field: u32) -> Vec<Self> {
         self.bytes(field).map(Self::read).collect()
     }
 
-    /// Texts in a field.
+    /// Returns the texts in a field.
     pub(crate) fn texts(&self, field: u32) -> Vec<String> {
         self.bytes(field).map(|bytes| String::from_utf8(bytes.to_vec()).unwrap()).collect()
     }
 
-    /// Bytes in a field that is there once.
+    /// Returns the bytes in a field that occurs once.
     pub(crate) fn one(&self, field: u32) -> Vec<u8> {
         self.bytes(field).last().unwrap_or_default().to_vec()
     }
 
-    /// Numbers in a repeated field.
+    /// Returns the numbers in a repeated field.
     pub(crate) fn numbers(&self, field: u32) -> Vec<u64> {
         let mut numbers = Vec::new();
         for (number, value) in &self.0 {
@@ -89,7 +89,7 @@ impl Message {
         numbers
     }
 
-    /// The number in a field; 0 if it is not there.
+    /// Returns the number in a field, or 0 if it is absent.
     pub(crate) fn number(&self, field: u32) -> u64 {
         self.numbers(field).last().copied().unwrap_or(0)
     }

@@ -1,4 +1,4 @@
-//! The kernel's types, changed, and asked for every offset that the programs need.
+//! Damaged kernel types, queried for every offset that the programs need.
 
 use std::fs;
 

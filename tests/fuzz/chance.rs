@@ -1,6 +1,6 @@
-//! Numbers by chance, the same for the same file.
+//! Random numbers, reproducible by file number.
 
-/// SplitMix64.
+/// SplitMix64 generator state.
 pub(crate) struct Chance(u64);
 
 impl Chance {
@@ -16,7 +16,7 @@ impl Chance {
         mixed ^ (mixed >> 31)
     }
 
-    /// Less than `count`, which is more than 0.
+    /// Returns a number less than `count`, which is more than 0.
     pub(crate) fn below(&mut self, count: usize) -> usize {
         (self.next() % count as u64) as usize
     }

@@ -1,4 +1,4 @@
-//! The recordings that are reviewed like code, as frames of JSON that can be changed.
+//! Recordings that are reviewed like code, as mutable JSON frames.
 
 use std::{
     io::{self, Cursor, Read as _, Write},
@@ -18,17 +18,17 @@ use crate::{chance::Chance, schema};
 
 pub(crate) const FORMATS: [Format; 3] = [Format::Text, Format::Json, Format::Csv];
 
-/// A folder of tests/.
+/// Returns a folder of tests/.
 pub(crate) fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests").join(name)
 }
 
-/// A recording: kinds of frames, and what is in them.
+/// Frames of a recording: their kinds and contents.
 #[derive(Clone)]
 pub(crate) struct Frames(pub(crate) Vec<(u8, Value)>);
 
 impl Frames {
-    /// Of a file; the first drains and the last, so that it is quick to read.
+    /// Reads a file, keeping the first drains and the last, so that it is quick to report.
     fn read(name: &str) -> Self {
         let bytes = std::fs::read(folder("recordings").join(name)).unwrap();
         let (mut frames, mut rest) = (Vec::new(), &bytes[8..]);
@@ -55,7 +55,8 @@ impl Frames {
         ["cgroups.pmbpf", "counts.pmbpf", "io.pmbpf", "masked.pmbpf"].map(Self::read).to_vec()
     }
 
-    /// The file, every frame sound; `damage` may change what is in one before its checksum is taken.
+    /// Returns the file with every frame sound. `damage` may change a frame's content before its checksum is
+    /// computed.
     pub(crate) fn bytes(&self, mut damage: impl FnMut(usize, &mut Vec<u8>)) -> Vec<u8> {
         let mut bytes = b"pmbpf\x01\r\n".to_vec();
         for (at, (kind, value)) in self.0.iter().enumerate() {
@@ -72,12 +73,12 @@ impl Frames {
     }
 }
 
-/// What a report wrote, and what it said if it failed.
+/// Returns the output of a report, and its error if it failed.
 pub(crate) fn report(bytes: Vec<u8>, format: Format) -> (Vec<u8>, String) {
     report_of(bytes, Naming::Plain, format)
 }
 
-/// The same, with names or without.
+/// Returns the output of a report, with names or without.
 pub(crate) fn report_of(bytes: Vec<u8>, naming: Naming, format: Format) -> (Vec<u8>, String) {
     let seen = Shared::default();
     let name = "file.pmbpf";
@@ -105,11 +106,11 @@ impl Write for Shared {
     }
 }
 
-/// Text that steers terminals, fakes lines, and is a formula.
+/// Text with terminal escapes, fake lines and a formula.
 pub(crate) const HOSTILE: &str =
     "=1\u{1b}]52;c;\u{7}\nFORGED\r\t\u{7f}\u{9b}31m\u{202e}\u{2066}\u{200b}\u{e0041}\"',;";
 
-/// Values that have broken arithmetic, and text that has broken terminals.
+/// Returns a value that has broken arithmetic, or text that has broken terminals.
 fn special(chance: &mut Chance) -> Value {
     let values = [
         Value::Null,
@@ -137,7 +138,7 @@ fn special(chance: &mut Chance) -> Value {
     chance.one(&values).clone()
 }
 
-/// Changes something somewhere in a value.
+/// Changes a random part of a value.
 pub(crate) fn mutate(value: &mut Value, chance: &mut Chance) {
     let down = chance.below(8) != 0;
     match value {

@@ -1,4 +1,5 @@
-//! Recordings of counts that multiply: what they claim may be long, and neither time nor memory grows with a product of two claims.
+//! Recordings of counts with products of claims: the claimed numbers may be long, and neither time nor memory
+//! grows with a product of two.
 
 use pmbpf::view::Format;
 use serde_json::{Value, json};
@@ -8,12 +9,12 @@ use crate::{
     cpu_seconds,
 };
 
-/// So many of a thing are more than any true recording has.
+/// Number of items, more than any true recording has.
 const MANY: usize = 16_000;
-/// A report of four times as many takes so much more CPU time at most: it would be 16 times where it grew with the square.
+/// Maximum growth of CPU time for four times as many items. Quadratic growth would be 16.
 const GROWTH_MAX: f64 = 8.0;
 
-/// The recording of counts: its header's plan and its first reading can be changed.
+/// Returns the recording of counts after changes of its header's plan and its first reading.
 fn changed(change: impl FnOnce(&mut Value, &mut Value)) -> Frames {
     let mut frames = Frames::all().swap_remove(1);
     let (header, drains) = frames.0.split_first_mut().unwrap();
@@ -21,14 +22,15 @@ fn changed(change: impl FnOnce(&mut Value, &mut Value)) -> Frames {
     frames
 }
 
-/// The rows of its report as JSON, and what was said.
+/// Returns the JSON rows of its report, and the messages.
 fn rows(frames: &Frames) -> (Vec<Value>, String) {
     let (written, said) = report(frames.bytes(|_, _| {}), Format::Json);
     let rows = written.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
     (rows.map(|row| serde_json::from_slice(row).unwrap()).collect(), said)
 }
 
-/// Reports a recording that has so many of a thing, and one that has a quarter: each has as many counts, and CPU time grows in proportion.
+/// Asserts that CPU time grows in proportion between a recording with a quarter of [`MANY`] items and one
+/// with all. Each has that many counts.
 fn grows_in_proportion(having: impl Fn(usize) -> Frames) {
     let took = |many: usize| {
         let bytes = having(many).bytes(|_, _| {});
@@ -44,7 +46,7 @@ fn grows_in_proportion(having: impl Fn(usize) -> Frames) {
     assert!(many < few * GROWTH_MAX, "{few} s of CPU time, and {many} s for four times as many");
 }
 
-/// How many of them are counts of an event.
+/// Returns the number of rows that are counts of an event.
 fn counts(rows: &[Value]) -> usize {
     rows.iter().filter(|row| row["metric"].as_str().is_some_and(|name| name.starts_with("event."))).count()
 }
@@ -115,7 +117,7 @@ fn a_plan_whose_report_would_not_fit_in_memory_is_refused() {
         drain["parts"] = json!(vec![json!({ "readings": [], "uncounted": [] }); MANY]);
     });
     let (rows, said) = rows(&frames);
-    assert!(rows.is_empty() && said.contains("so many events of so many cgroups"), "{said}");
+    assert!(rows.is_empty() && said.contains("takes too much memory"), "{said}");
 }
 
 #[test]

@@ -1,8 +1,7 @@
-//! Files that nobody sound would write, through everything that reads them: no panic, no hang, little memory, and nothing that
-//! steers a terminal.
+//! Malformed files, through every reader of files: no panic, no hang, little memory, and no terminal escape.
 //!
-//! `PMBPF_FUZZ=N` tries N of each kind instead of a few; `cargo xtask nightly` does. A number that fails is said, and is the same
-//! file again: `PMBPF_FUZZ_FROM=NUMBER PMBPF_FUZZ=1`.
+//! `PMBPF_FUZZ=N` tries N of each kind instead of a few, as `cargo xtask nightly` does. A failing number is
+//! reported and reproduces its file: `PMBPF_FUZZ_FROM=NUMBER PMBPF_FUZZ=1`.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that panics says where")]
 #![expect(clippy::print_stderr, reason = "it says which file it was")]
@@ -26,14 +25,15 @@ use rustix::{
     time::{Timespec, clock_gettime},
 };
 
-/// CPU time for one file, beyond which it counts as a hang: much more than any takes, however slow the machine is.
+/// CPU time limit of one file, beyond which it counts as a hang. It is much more than any takes, however slow
+/// the machine is.
 const CPU_SECONDS_MAX: f64 = 30.0;
 
 fn number(name: &str) -> Option<u64> {
     env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}: {text} is not a number")))
 }
 
-/// Tries numbered files, a few unless more are asked for, on every CPU. A panic says which one it was.
+/// Tries numbered files on every CPU, a few unless more are requested. A panic reports the number.
 fn each(few: u64, attempt: impl Fn(u64) + Sync) {
     let (from, count) = (number("PMBPF_FUZZ_FROM").unwrap_or(0), number("PMBPF_FUZZ").unwrap_or(few));
     let threads = thread::available_parallelism().map_or(1, |count| count.get() as u64).min(count.max(1));
@@ -57,7 +57,7 @@ fn each(few: u64, attempt: impl Fn(u64) + Sync) {
     assert!(peak < 1 << 20, "{} MiB were in memory at the most", peak >> 10);
 }
 
-/// Says the number of the file at which a panic came.
+/// Guard that reports the number of the file at a panic.
 struct Named(u64);
 
 impl Drop for Named {
@@ -68,13 +68,13 @@ impl Drop for Named {
     }
 }
 
-/// What this thread has used.
+/// Returns the CPU time of this thread.
 fn cpu_seconds() -> f64 {
     let Timespec { tv_sec, tv_nsec } = clock_gettime(ClockId::ThreadCPUTime);
     tv_sec as f64 + tv_nsec as f64 / 1e9
 }
 
-/// The most memory that this process has ever had.
+/// Returns the peak memory of this process.
 fn peak_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();

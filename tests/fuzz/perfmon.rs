@@ -1,4 +1,4 @@
-//! Perfmon directories that were changed, and every metric computed from what is left.
+//! Damaged perfmon directories, with every metric computed from the rest.
 
 use std::{
     fs,
@@ -17,7 +17,7 @@ use crate::{
     each,
 };
 
-/// A copy of a folder that vanishes.
+/// Temporary copy of a folder, removed on drop.
 struct Copy(PathBuf);
 
 impl Copy {

@@ -1,4 +1,4 @@
-//! Recordings that were changed after they were written, reported in every format.
+//! Recordings that were damaged after they were written, reported in every format.
 
 use std::collections::BTreeSet;
 
@@ -33,7 +33,7 @@ fn every_recording_is_reported_or_refused() {
                 _ => mutate(&mut frames.0[at].1, chance),
             }
         }
-        // Some are damaged inside of frames whose checksum is right, some anywhere.
+        // Some are damaged inside frames with a correct checksum, some anywhere.
         let damaged = (chance.below(6) == 0 && !frames.0.is_empty()).then(|| chance.below(frames.0.len()));
         let mut bytes = frames.bytes(|at, payload| {
             if Some(at) == damaged {
@@ -49,7 +49,7 @@ fn every_recording_is_reported_or_refused() {
     });
 }
 
-/// Shows every number with its name.
+/// Passes every number with its name to `show`.
 fn each_number(value: &mut Value, name: &str, show: &mut impl FnMut(&str, &mut Number)) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(|item| each_number(item, name, show)),

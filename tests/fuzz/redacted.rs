@@ -1,4 +1,4 @@
-//! Recordings with a secret in each of their strings: `--redact` shows none, and the same numbers.
+//! Recordings with a secret in each of their strings: `--redact` shows none of them, and the same numbers.
 
 use std::{collections::BTreeSet, fs, io::Read as _, path::Path, process::Command};
 
@@ -12,11 +12,11 @@ use crate::{
     strings::{places, put},
 };
 
-/// A word that no report has of itself.
+/// Word that no report contains by itself.
 const SECRET: &str = "qzSecretWord";
 
-/// Strings that are no names, though text: versions, models, tables, what is counted. They are shown as they are, and so are
-/// functions, where they are the kernel's.
+/// Paths of strings that are text but not names: versions, models, tables, events. They are shown unchanged,
+/// and so are the kernel's functions.
 const PUBLIC: [&str; 35] = [
     ".version",
     ".attach",
@@ -55,7 +55,7 @@ const PUBLIC: [&str; 35] = [
     ".traffic.missed[][]",
 ];
 
-/// Sentences of ours. They may quote names that stand elsewhere, and nothing else.
+/// Paths of our sentences. They may quote names that stand elsewhere, and nothing else.
 const SENTENCES: [&str; 10] = [
     ".what",
     ".why",
@@ -73,7 +73,7 @@ fn is_sentence(place: &str) -> bool {
     SENTENCES.iter().any(|end| place.ends_with(end)) && !place.ends_with("platform.devices[].above")
 }
 
-/// The recording with a secret wherever text may stand that a report takes.
+/// Returns the recording with a secret wherever a report accepts text, and their number.
 fn with_secrets(original: &Frames) -> (Frames, usize) {
     let mut all = BTreeSet::new();
     original.0.iter().for_each(|(_, value)| places(value, "", &mut all));
@@ -81,7 +81,7 @@ fn with_secrets(original: &Frames) -> (Frames, usize) {
     // A frame of several sources has each of them in a field.
     let of_source = |place: &str| place.strip_prefix(".counts").unwrap_or(place).to_owned();
     for place in all.iter().filter(|place| !PUBLIC.contains(&of_source(place).as_str())) {
-        // The host is called so: whoever quotes it must not be shown to.
+        // The secret is also the host's name. A sentence may quote it, and the report must not show it.
         let text = if is_sentence(place) { format!("cannot ask `{SECRET}`: no") } else { SECRET.to_owned() };
         let mut frames = together.clone();
         frames.0.iter_mut().for_each(|(_, value)| put(value, "", place, &text));
@@ -103,7 +103,7 @@ fn name_functions(drain: &mut Value) {
     }
 }
 
-/// Numbers of a report, without those that are addresses.
+/// Returns the numbers of a report, without addresses.
 fn numbers(json: &[u8]) -> Vec<f64> {
     fn walk(value: &Value, found: &mut Vec<f64>) {
         match value {
@@ -144,7 +144,7 @@ fn no_name_of_a_recording_is_in_a_redacted_report() {
     assert!(accepted > 30, "only {accepted} places take a secret");
 }
 
-/// An export without its compression, and what was said if there is none.
+/// Returns an export without its compression, or its error messages.
 fn exported(file: &Path, format: &str, more: &[&str]) -> Result<Vec<u8>, String> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pmbpf"));
     command.arg("export").arg(file).args(["--to", format]).args(more);
@@ -159,7 +159,7 @@ fn exported(file: &Path, format: &str, more: &[&str]) -> Result<Vec<u8>, String>
     }
     #[cfg(feature = "parquet")]
     if format == "parquet" {
-        // Its text is compressed, but for what the footer has of it.
+        // The file's text is compressed, except for the part in the footer.
         bytes.extend(rows_of_parquet(bytes.clone()));
     }
     Ok(bytes)
@@ -206,7 +206,7 @@ fn a_redacted_report_has_the_numbers_of_the_plain_one() {
         let [plain, redacted] = [Naming::Plain, Naming::Redacted]
             .map(|naming| numbers(&report_of(original.bytes(|_, _| {}), naming, Format::Json).0));
         assert_eq!(plain.len(), redacted.len());
-        // Sums run in another order.
+        // Sums are added in another order.
         let close = |(a, b): (&f64, &f64)| (a - b).abs() <= 1e-9 * a.abs();
         let differ = plain.iter().zip(&redacted).find(|(a, b)| !close((a, b)));
         assert_eq!(differ, None);

@@ -1,4 +1,4 @@
-//! Recordings whose strings are hostile, each field of them, in every format.
+//! Recordings with hostile strings, in each field, in every format.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::corpus::{FORMATS, Frames, HOSTILE, report};
 
-/// Is there nothing in it that steers a terminal, and no line that was forged?
+/// Asserts that the text contains no terminal escape and no forged line.
 pub(crate) fn is_clean(written: &[u8], said: &str) {
     for text in [std::str::from_utf8(written).unwrap(), said] {
         let wrong = text.char_indices().find(|(_, character)| *character != '\n' && is_unsafe(*character));
@@ -18,7 +18,7 @@ pub(crate) fn is_clean(written: &[u8], said: &str) {
     }
 }
 
-/// No cell may be a formula; numbers may be negative.
+/// Asserts that no cell is a formula. Numbers may be negative.
 fn holds_no_formula(csv: &[u8]) {
     let mut rows = csv::ReaderBuilder::new().flexible(true).from_reader(csv);
     for row in rows.records() {
@@ -28,7 +28,7 @@ fn holds_no_formula(csv: &[u8]) {
     }
 }
 
-/// Places of strings in a value, without the indices of lists.
+/// Collects the paths of strings in a value, without the indices of lists.
 pub(crate) fn places(value: &Value, at: &str, found: &mut BTreeSet<String>) {
     match value {
         Value::String(_) => drop(found.insert(at.to_owned())),
@@ -58,7 +58,7 @@ fn no_string_of_a_recording_steers_a_terminal_or_is_a_formula() {
     for original in Frames::all() {
         let mut all = BTreeSet::new();
         original.0.iter().for_each(|(_, value)| places(value, "", &mut all));
-        // All that are not refused, together, at the end.
+        // All accepted ones together, at the end.
         let mut together = original.clone();
         for place in &all {
             let mut frames = original.clone();

@@ -1,5 +1,5 @@
-//! Damaged ELF files and perf maps, handed to symbolizer processes of the built binary as a run hands them over: descriptor, limits,
-//! seccomp, deadlines.
+//! Damaged ELF files and perf maps, passed to symbolizer processes of the built binary as a run passes them:
+//! descriptor, limits, seccomp, deadlines.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -15,26 +15,26 @@ use pmbpf::symbol::FileNamer;
 
 use crate::{chance::Chance, corpus::folder, each};
 
-/// What a question about a file may take, beyond what it is given (1.2 s at the most): CPUs may have to be waited for.
+/// Maximum excess of a request over its time limit (1.2 s at the most), since the process may wait for a CPU.
 const HANG: Duration = Duration::from_secs(10);
-/// Memory of a symbolizer process that is no file's: its limit, and what it had before.
+/// Memory limit of a symbolizer process without file mappings: its own limit, and its memory before.
 const PROCESS_KIB_MAX: u64 = 180 << 10;
-/// Files that one pair of processes is asked about, unless one of them ends it.
+/// Number of files per pair of processes, unless a file ends it.
 const FILES_EACH: u32 = 16;
-/// An ELF header, and an entry of its tables (elf(5)).
+/// Size of an ELF header, and of an entry of its section header table (elf(5)).
 const HEADER_BYTES: usize = 64;
 /// A frame of a stack's copy holds addresses of the library.
 const MAPPED: u64 = 0x7f00_0000_0000;
 
-/// With DWARF, with call frame information in other places, with a debug file; stripped, with the symbols in `.gnu_debugdata`, and with
-/// those in `.gopclntab`.
+/// Libraries with DWARF, with call frame information in other places, and with a debug file. Then stripped
+/// ones, with the symbols in `.gnu_debugdata` and in `.gopclntab`.
 const LIBRARIES: [&str; 6] = ["dwarf5.so", "packed.so", "frames.so", "linked.so", "mini.so", "go.so"];
 
 fn seed(name: &str) -> Vec<u8> {
     fs::read(folder("fuzz/files").join(name)).unwrap()
 }
 
-/// A regular file with these bytes and without a name.
+/// Makes a regular file with these bytes and without a name.
 fn file(bytes: &[u8]) -> File {
     const O_TMPFILE: i32 = 0o20_200_000;
     let mut options = OpenOptions::new();
@@ -43,7 +43,7 @@ fn file(bytes: &[u8]) -> File {
     file
 }
 
-/// A damaged perf map: bytes, numbers that wrap around, lines without end.
+/// Returns a damaged perf map: bytes, numbers that wrap around, lines without end.
 fn perf_map(chance: &mut Chance) -> Vec<u8> {
     let mut bytes = seed("perf.map");
     match chance.below(4) {
@@ -68,7 +68,7 @@ fn perf_map(chance: &mut Chance) -> Vec<u8> {
     bytes
 }
 
-/// Where a library holds what: its header and tables, and each of its sections.
+/// Returns the ranges of a library's parts: its header and tables, and each of its sections.
 fn ranges(bytes: &[u8]) -> Vec<std::ops::Range<usize>> {
     let parsed = object::File::parse(bytes).unwrap();
     let table = u64::from_le_bytes(bytes[40..48].try_into().unwrap()) as usize;
@@ -82,7 +82,7 @@ fn ranges(bytes: &[u8]) -> Vec<std::ops::Range<usize>> {
     ranges
 }
 
-/// Changes a few bytes or words within a part of a file, or of a copy of it what [`Chance::damage`] changes.
+/// Changes a few bytes or words within a part of a file, or damages a copy of it with [`Chance::damage`].
 fn damage(bytes: &mut Vec<u8>, chance: &mut Chance) {
     let ranges = ranges(bytes);
     for _ in 0..=chance.below(3) {
@@ -111,7 +111,7 @@ fn damage(bytes: &mut Vec<u8>, chance: &mut Chance) {
     }
 }
 
-/// Processes that answer, and how many files they have been asked about.
+/// Symbolizer processes, and the number of files requested from them.
 struct Asked {
     namer: FileNamer,
     files: u32,
@@ -123,12 +123,12 @@ impl Asked {
     }
 }
 
-/// Figures of all files.
+/// Figures over all files.
 #[derive(Default)]
 struct Figures {
-    /// Of a question.
+    /// Longest time of a request.
     longest_ms: AtomicU64,
-    /// Processes that a file has ended, by itself or by taking too long.
+    /// Number of processes ended by a file, through a crash or a timeout.
     ended: AtomicU64,
     named: AtomicU64,
 }
@@ -148,14 +148,14 @@ thread_local! {
     static ASKED: std::cell::RefCell<Asked> = std::cell::RefCell::new(Asked::new());
 }
 
-/// Memory of a process that is no file's; `None` if it has ended.
+/// Returns the memory of a process without file mappings, or `None` if it has ended.
 fn process_kib(pid: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
     line.trim().trim_end_matches(" kB").parse().ok()
 }
 
-/// Asks about one damaged file: names at many places, and frames; each place has an answer, in time.
+/// Requests names at many places of one damaged file, and frames. Each place has a response, in time.
 fn ask(number: u64, figures: &Figures) {
     let mut chance = Chance::of(number);
     ASKED.with_borrow_mut(|asked| {
@@ -235,7 +235,7 @@ fn the_files_that_are_damaged_are_sound_before() {
 #[test]
 fn a_list_is_read_from_its_beginning_for_each_request() {
     let mut namer = FileNamer::new(Path::new(env!("CARGO_BIN_EXE_pmbpf")));
-    // More than one request holds.
+    // More addresses than one request holds.
     let addresses: Vec<u64> = (0x7f00_0000_4000..0x7f00_0000_4fff).collect();
     let found = namer.perf_map(file(&seed("perf.map")), &addresses);
     let unnamed = found.iter().find(|name| name.code.is_err());

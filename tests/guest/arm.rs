@@ -1,4 +1,4 @@
-//! The PMU that QEMU emulates for arm64 (armv8_pmuv3, with overflow interrupts).
+//! PMU that QEMU emulates for arm64 (armv8_pmuv3, with overflow interrupts).
 
 use std::path::Path;
 
@@ -19,13 +19,14 @@ fn cycles_count_on_every_cpu() {
     assert_eq!(readings.len(), Processor::read(Path::new("/")).unwrap().online.len());
     for reading in readings {
         assert_eq!(reading.running_ns, reading.enabled_ns, "{reading:?}");
-        // Its cycles are nanoseconds.
+        // The PMU's cycles are nanoseconds.
         let rate = reading.value as f64 / reading.running_ns as f64;
         assert!(rate > 0.0 && rate < 1.1, "{reading:?}");
     }
 }
 
-/// Counts of the whole guest while a program burns CPU time; `None` if the PMU has no such event.
+/// Returns the counts of the whole guest while a program uses CPU time, or `None` if the PMU has no such
+/// event.
 fn count(event: &str) -> Option<Vec<Reading>> {
     let catalog = Catalog::read(Path::new("/")).unwrap();
     let events = resolve(&List::parse(event).unwrap(), &catalog).unwrap();
@@ -44,7 +45,7 @@ fn instructions_count_where_the_emulator_counts_them() {
     };
     let of =
         |index| readings.iter().filter(|one| one.index == index).map(|one| one.value).sum::<u64>() as f64;
-    // An instruction takes two of its cycles; while the CPU waits for an interrupt, cycles go on.
+    // An instruction takes two of the PMU's cycles. Cycles go on while the CPU waits for an interrupt.
     let (cycles, instructions) = (of(0), of(1));
     assert!(instructions > 1e8 && instructions <= cycles / 2.0 * 1.01, "{instructions} in {cycles}");
     assert!(instructions > cycles / 2.0 * 0.5, "{instructions} in {cycles}");

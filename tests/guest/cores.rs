@@ -13,12 +13,13 @@ use crate::{
     workloads::workload,
 };
 
-/// First level of the small cores: retiring, bad speculation, front end, back end, of five slots a cycle.
+/// First-level shares of the small cores: retiring, bad speculation, front end, back end, of five slots a
+/// cycle.
 const SMALL: [[u64; 4]; 2] = [[50, 10, 25, 15], [20, 5, 15, 60]];
 /// Cycles a second of either kind.
 const CYCLES: u64 = 1_000_000_000;
 
-/// What whoever runs in a cgroup does on small cores: events of a Gracemont.
+/// Returns rates for tasks of a cgroup on small cores: events of a Gracemont.
 fn small_rates(shares: [u64; 4], instructions: u64, owner: &str) -> String {
     let slots = 5 * CYCLES;
     let [retiring, _, front, back] = shares.map(|share| slots / 100 * share);
@@ -27,13 +28,13 @@ fn small_rates(shares: [u64; 4], instructions: u64, owner: &str) -> String {
         .join("\n")
 }
 
-/// A number of a cgroup on the cores of a PMU.
+/// Returns a number of a cgroup on the cores of a PMU.
 fn number(rows: &Rows, path: &str, pmu: &str, name: &str) -> f64 {
     let row = row(rows, Some(path), pmu, name);
     row["value"].as_f64().unwrap_or_else(|| panic!("{row}"))
 }
 
-/// Its row, or that of the target's whole.
+/// Returns the row of a cgroup, or of the whole target.
 fn row<'a>(rows: &'a Rows, path: Option<&str>, pmu: &str, name: &str) -> &'a Value {
     let wanted = format!("{pmu}/{name}/");
     let is_its = |owner: &Value| path.map_or(owner["kind"] == "target", |path| owner["path"] == path);
@@ -49,7 +50,8 @@ fn assert_first_level(rows: &Rows, path: &str, pmu: &str, shares: &[u64]) {
     }
 }
 
-/// Two cgroups that do different things on each kind of core; one stays on a CPU of either kind, the other wanders.
+/// Tests two cgroups with different work on each kind of core. One stays on a CPU of either kind, the other
+/// moves.
 #[test]
 fn cores_of_two_kinds_are_counted_apart_with_plans_of_their_own() {
     let simulated = Simulated::load(&["hybrid=1"]);
@@ -84,7 +86,7 @@ fn cores_of_two_kinds_are_counted_apart_with_plans_of_their_own() {
         assert_close("IPC of large cores", ipc("cpu_core"), [3.0, 1.0][at], 0.01, 0.0);
         let small = number(&rows, path, "cpu_atom", "Info_Core_IPC");
         assert_close("IPC of small cores", small, [1.0, 0.5][at], 0.01, 0.0);
-        // Its time on each kind of core is all of it, and what its counters ran.
+        // The times on both kinds of core add up to all of it, and to the running time of its counters.
         let shares = ["cpu_core", "cpu_atom"].map(|pmu| number(&rows, path, pmu, "time_share"));
         assert_close("time", shares[0] + shares[1], 100.0, 0.0, 0.01);
         assert!(shares.iter().all(|share| *share > 10.0), "{shares:?}");
@@ -95,7 +97,7 @@ fn cores_of_two_kinds_are_counted_apart_with_plans_of_their_own() {
         let cycles = number(&rows, path, "cpu_core", "Info_Thread_CLKS");
         assert_close("cycles", cycles, cpu_time * shares[0] / 100.0 * CYCLES as f64 / 1e9, 0.03, 0.0);
     }
-    // It was on either kind for as long as it was put there.
+    // It was on either kind for as long as it was pinned there.
     let share = number(&rows, &paths[1], "cpu_atom", "time_share");
     assert!((20.0..60.0).contains(&share), "{share}");
     let bottlenecks: Vec<&Value> = rows
@@ -106,7 +108,8 @@ fn cores_of_two_kinds_are_counted_apart_with_plans_of_their_own() {
     assert_eq!(bottlenecks, ["cpu_core", "cpu_atom"]);
 }
 
-/// A CPU that no table is of: what the kernel has names for, and what a table would add.
+/// Tests a CPU without a table: metrics of the events that the kernel names, and the note on what a table
+/// would add.
 #[test]
 fn a_cpu_without_a_table_has_rates_of_the_events_that_the_kernel_names() {
     let simulated = Simulated::load(&[]);
@@ -136,10 +139,11 @@ fn a_cpu_without_a_table_has_rates_of_the_events_that_the_kernel_names() {
     assert!(note["notes"].to_string().contains("--perfmon-dir"), "{note}");
 }
 
-/// Runs whose intervals are looked at: 11 each.
+/// Number of runs with checked intervals: 11 each.
 const ROUNDS: usize = 4;
 
-/// What one task each does in two cgroups below one, on a CPU of either kind, by turns of chance: CPU time in each part.
+/// Runs one task in each of two cgroups below one, on a CPU of either kind, by random turns, and returns the
+/// CPU time in each part.
 fn by_turns(parts: &[[Cgroup; 2]; 2], seed: &mut u64) -> [[f64; 2]; 2] {
     let before = parts.each_ref().map(|of_cpu| of_cpu.each_ref().map(Cgroup::settled_usage_ns));
     let spin = workload("spin", &["-g"]);
@@ -169,7 +173,8 @@ fn by_turns(parts: &[[Cgroup; 2]; 2], seed: &mut u64) -> [[f64; 2]; 2] {
     used
 }
 
-/// Few counters, and work that changes with every slice: intervals hold the truth about as often as they say.
+/// Tests few counters with work that changes with every slice: intervals contain the truth about as often as
+/// they claim.
 #[test]
 fn intervals_on_cores_of_two_kinds_hold_what_was_programmed() {
     let simulated = Simulated::load(&["hybrid=1", "topdown=0", "gp=2", "atom_gp=2"]);
@@ -208,6 +213,6 @@ fn intervals_on_cores_of_two_kinds_hold_what_was_programmed() {
         }
     }
     let share = f64::from(held) / (f64::from(held) + missed.len() as f64);
-    // In 24 rounds 259 of 264 did.
+    // In 24 rounds 259 of 264 intervals contained the truth.
     assert!(share > 0.85, "{held} hold it, {share}: {missed:#?}");
 }

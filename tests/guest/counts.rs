@@ -1,4 +1,4 @@
-//! Counts of simulated PMUs, by pmbpf and by `perf stat`, against the rates that were programmed.
+//! Counts of simulated PMUs, by pmbpf and by `perf stat`, against the programmed rates.
 
 use std::{
     fs,
@@ -19,10 +19,10 @@ use crate::{
     workloads::workload,
 };
 
-/// How far the simulated clock is moved, in ns.
+/// Step of the simulated clock, in ns.
 const MOVED_NS: u64 = 1_234_567_890;
 
-/// Sum of an event's counters, each of which must have run all the time.
+/// Returns the sum of an event's counters, each of which must have run all the time.
 #[track_caller]
 fn exact(readings: &[Reading], index: u32) -> u64 {
     let of_event: Vec<_> = readings.iter().filter(|reading| reading.index == index).collect();
@@ -33,7 +33,8 @@ fn exact(readings: &[Reading], index: u32) -> u64 {
     of_event.iter().map(|reading| reading.value).sum()
 }
 
-/// Both count these events in windows of the same simulated length: the counts must be equal, and those expected.
+/// Asserts that pmbpf and perf count these events equally and as expected, in windows of the same simulated
+/// length.
 #[track_caller]
 fn assert_same(notation: &str, expected: &[u64]) {
     let advance = format!("echo {MOVED_NS} >/sys/kernel/debug/pmusim/advance_ns");
@@ -45,7 +46,7 @@ fn assert_same(notation: &str, expected: &[u64]) {
     assert_eq!(perfs, expected, "perf stat, {notation}");
 }
 
-/// Counts of `rate` a second on so many counters.
+/// Returns the counts of `rate` a second on this number of counters.
 fn expected(rate: u64, counters: u64) -> u64 {
     (u128::from(rate) * u128::from(MOVED_NS) / 1_000_000_000) as u64 * counters
 }
@@ -88,7 +89,7 @@ fn uncore_pmus_outside_the_cores_count_what_perf_stat_counts() {
         "uncore_imc_free_running_0 20ff ffff 555000001",
     ];
     simulated.write("rates", &lines.join("\n"));
-    // Two dies count each uncore PMU once.
+    // Each uncore PMU is counted once on each of two dies.
     for (notation, rate, instances) in [
         ("uncore_iio/event=0x83,umask=0x4,ch_mask=0x1,fc_mask=0x7/", 250_000_007, 3),
         ("uncore_imc/event=0x05,umask=0xcf/", 1_000_000_009, 5),
@@ -121,7 +122,8 @@ fn more_events_than_counters_take_turns_and_say_so() {
         assert_eq!(known.how, How::Scaled);
         // Four counters for twelve events.
         assert!((0.2..0.5).contains(&known.coverage), "{known:?}");
-        // The rate is constant, so scaling is right up to what the clock readings of an edge are apart.
+        // The rate is constant, so scaling is exact except for the distance between the clock readings at an
+        // edge.
         assert_close("scaled", known.estimate, *code as f64 * 0.1 * enabled_ns as f64, 0.01, 0.0);
     }
 }
@@ -138,7 +140,7 @@ fn a_group_whose_counters_someone_else_has_is_missing_not_zero() {
     assert!(counts::sum(&readings).known().is_none());
 }
 
-/// Where a guest shows it: cgroups are v2 only.
+/// Returns the folder of a cgroup in a guest, where cgroups are v2 only.
 fn cgroup_folder(group: &Cgroup) -> PathBuf {
     Path::new("/sys/fs/cgroup").join(&group.path[1..])
 }
@@ -167,7 +169,8 @@ fn two_cgroups_with_rates_of_their_own_are_told_apart() {
         let readings = one.read().unwrap();
         let value: u64 = readings.iter().map(|reading| reading.value).sum();
         let running_ns: u64 = readings.iter().map(|reading| reading.running_ns).sum();
-        // The emulator's host may stop the CPU between two readings of its clock, by the kernel and by the module.
+        // The emulator's host may stop the CPU between two readings of its clock, by the kernel and by the
+        // module.
         assert_close("rate", value as f64, rate as f64 / 1e9 * running_ns as f64, 0.02, 0.0);
         assert_close("running time", running_ns as f64, group.settled_usage_ns(), 0.1, 20e6);
     }

@@ -1,4 +1,5 @@
-//! Several sampling events on a simulated core PMU: what their samples stand for, against the rates that were programmed.
+//! Several sampling events on a simulated core PMU: the counts that their samples represent, against the
+//! programmed rates.
 
 use std::os::unix::fs::MetadataExt as _;
 
@@ -17,8 +18,8 @@ fn rows(arguments: &[&str]) -> Rows {
     Rows::parse(&output.stderr)
 }
 
-/// Estimated counts of an owner by event, made good for the samples that the emulator's late interrupts swallowed: the
-/// summary tells how many they were.
+/// Returns the estimated count of an owner by event, corrected for samples lost to the emulator's late
+/// interrupts. The summary reports their number.
 fn count(rows: &Rows, event: &str, is: impl Fn(&Value) -> bool) -> f64 {
     let row = rows.event(event, is).expect("a row");
     let quality = rows.summary()["quality"]["events"].as_array().unwrap();
@@ -51,7 +52,7 @@ fn samples_of_several_periods_stand_for_the_programmed_counts() {
         let part = |part: &str| ratio[part].as_f64().unwrap_or_else(|| panic!("{name}: {hottest}"));
         (part("low"), part("high"))
     };
-    // The interval is of chance; late interrupts come on top.
+    // The interval covers chance. Late interrupts add to it.
     for (name, truth) in [("ipc", 2.0), ("branch-misses per 1,000 instructions", 5.0)] {
         let (low, high) = ratio(name);
         assert!(low * 0.85 < truth && truth < high * 1.15, "{name}: {low} {high}");
@@ -66,7 +67,7 @@ fn events_that_share_counters_are_right_by_their_weight() {
         codes.iter().map(|code| format!("cpu {code:x} ffff {}", code * 100_000_000)).collect();
     simulated.write("rates", &lines.join("\n"));
     let spin = workload("spin", &["-g"]);
-    // A sample each 10 ms while it counts.
+    // A sample each 10 ms while the event counts.
     let name = |code: u64| format!("cpu/event={code:#x},period={}/", code * 1_000_000);
     let events: Vec<_> = codes.iter().map(|&code| name(code)).collect();
     let rows = rows(&["-e", &events.join(","), "--", &spin, "6"]);
@@ -91,7 +92,8 @@ fn owners_with_rates_of_their_own_have_counts_of_their_own() {
         let id = std::fs::metadata(folder).unwrap().ino();
         simulated.write("rates", &format!("cpu c0 ffff {rate} cgroup={id}"));
     }
-    // So seldom that hardly any interrupt of the emulator is a period late: every 20 ms, and every 45 and 15 ms.
+    // Seldom enough that hardly any interrupt of the emulator is a period late: every 20 ms, and every 45 and
+    // 15 ms.
     let events = "cycles/period=20000000/,instructions/period=45000000/";
     let running = Running::start(&["--cgroup", &groups[0].path, "--cgroup", &groups[1].path, "-e", events]);
     let spin = workload("spin", &["-g"]);

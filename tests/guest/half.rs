@@ -1,4 +1,5 @@
-//! PMUs as clouds show them: fewer counters, no fixed ones, no shares of Top-Down, events that count nothing.
+//! PMUs as clouds expose them: fewer counters, no fixed ones, no shares of Top-Down, events that count
+//! nothing.
 
 use serde_json::Value;
 
@@ -9,19 +10,20 @@ use crate::{
     workloads::workload,
 };
 
-/// What general counters count of a Sapphire Rapids, or a large core of an Alder Lake, whose slots go where [`COMPUTING`] says.
+/// Returns rates of general counters of a Sapphire Rapids, or a large core of an Alder Lake, with the slots
+/// of [`COMPUTING`].
 fn rates() -> String {
     rates_of("cpu", &COMPUTING, "")
 }
 
-/// The same of a PMU, for whoever is this `owner`.
+/// Returns the rates of a PMU for tasks of this `owner`.
 pub(crate) fn rates_of(pmu: &str, shares: &Shares, owner: &str) -> String {
     let [retiring, bad, front, back, _, mispredicted, fetch, memory] =
         shares.map(|share| SLOTS / 100 * share);
     [
         ("3c", 1_000_000_000),
         ("c0", 3_000_000_000),
-        // Slots, and what became of them; nothing is dropped between front end and back end.
+        // Slots and their uses. Nothing is dropped between front end and back end.
         ("1a4", SLOTS),
         ("2c2", retiring),
         ("4a4", bad),
@@ -36,7 +38,7 @@ pub(crate) fn rates_of(pmu: &str, shares: &Shares, owner: &str) -> String {
     .join("\n")
 }
 
-/// Runs on a cgroup that spins for some seconds.
+/// Runs pmbpf on a cgroup that spins for some seconds.
 fn run(arguments: &[&str], seconds: u32) -> (Cgroup, Rows) {
     let group = Cgroup::new("cloud");
     let rows = run_on(std::slice::from_ref(&group), &[&["--level", "2"], arguments].concat(), seconds);
@@ -48,7 +50,7 @@ fn row<'a>(rows: &'a Rows, group: &Cgroup, name: &str) -> &'a Value {
     rows.of_kind("metric").find(is).unwrap_or_else(|| panic!("no {name}"))
 }
 
-/// The two levels are right, or missing with a reason.
+/// Asserts that the two levels are right, or missing with a reason.
 fn assert_levels(rows: &Rows, group: &Cgroup, missing: &[&str], error: f64) {
     for (name, share) in NAMES.iter().zip(COMPUTING) {
         let row = row(rows, group, name);
@@ -82,14 +84,14 @@ fn two_counters_and_no_fixed_ones_measure_in_more_turns() {
     let simulated = Simulated::load(&["topdown=0", "gp=2", "fixed=0"]);
     simulated.write("rates", &rates());
     let (group, rows) = run(&[], 12);
-    // Put together from turns of two counters each, of work that does not change.
+    // Combined from turns of two counters each, with constant work.
     assert_levels(&rows, &group, &["Heavy_Operations"], 3.0);
     let output = pmbpf().args(["doctor", "--json"]).output().unwrap();
     let doctor = text(&output.stdout);
     assert!(doctor.contains("2 general counters"), "{doctor}");
 }
 
-/// What samples has a counter for itself, and every group finds those that it was planned for.
+/// Tests that the sampling event has a separate counter, and that every group gets its planned counters.
 #[test]
 fn what_samples_and_what_takes_turns_have_counters_of_their_own() {
     let simulated = Simulated::load(&["topdown=0", "gp=4"]);

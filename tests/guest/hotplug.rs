@@ -15,9 +15,9 @@ fn paranoid(level: &str) {
     fs::write("/proc/sys/kernel/perf_event_paranoid", level).unwrap();
 }
 
-/// A run of everything by process, in which CPU 1 is away for `away` and then runs a program of its own.
+/// Runs everything by process. CPU 1 is offline for `away` and then runs a pinned program.
 fn run(away: Duration, arguments: &[&str]) -> Rows {
-    // At Debian's level only CAP_SYS_ADMIN opens events, and that is given up once counting has begun.
+    // At Debian's level only CAP_SYS_ADMIN opens events, and pmbpf drops it once counting has begun.
     paranoid("2");
     let running = Running::start(&[&["--by", "process"][..], arguments].concat());
     online("0");
@@ -31,7 +31,7 @@ fn run(away: Duration, arguments: &[&str]) -> Rows {
     running.stop()
 }
 
-/// Files of guests are called after their options, too.
+/// Returns whether the owner is `spin`. File names in guests include their options.
 fn is_spin(owner: &serde_json::Value) -> bool {
     owner["name"].as_str().is_some_and(|name| name.starts_with("spin"))
 }
@@ -39,7 +39,7 @@ fn is_spin(owner: &serde_json::Value) -> bool {
 #[track_caller]
 fn assert_sampled_again(rows: &Rows, away: Duration) {
     let (samples, cpu_time_ns) = (rows.sum("samples", is_spin), rows.sum("cpu_time", is_spin));
-    // 199 a second; an emulator's CPU stands now and then.
+    // 199 a second. An emulator's CPU stands still now and then.
     assert!(samples > cpu_time_ns / 1e9 * 199.0 * 0.5, "{samples} samples in {cpu_time_ns} ns");
     assert_eq!(rows.summary()["losses"]["cpu_offline"], 1, "{}", rows.summary());
     let uncovered = rows.summary()["quality"]["uncovered"].as_array().unwrap();
@@ -62,7 +62,7 @@ fn a_cpu_that_is_away_for_longer_is_sampled_again() {
     assert_sampled_again(&run(away, &["-F", "199"]), away);
 }
 
-/// The plan takes in a CPU that was off when counting began.
+/// Tests that the plan includes a CPU that was offline when counting began.
 #[test]
 fn a_cpu_that_comes_later_counts_and_is_sampled() {
     paranoid("2");
@@ -84,11 +84,12 @@ fn a_cpu_that_comes_later_counts_and_is_sampled() {
     assert_eq!(summary["losses"]["cpu_uncounted"], serde_json::Value::Null, "{summary}");
     let [row] = &summary["quality"]["uncovered"].as_array().unwrap()[..] else { panic!("{summary}") };
     assert_eq!(row["cpu"], 1);
-    // It came a second and a half after counting began, and was found at the next drain.
+    // The CPU came a second and a half after counting began, and was found at the next drain.
     assert!((1e9..5e9).contains(&row["ns"].as_f64().unwrap()), "{row}");
 }
 
-/// The kernel calls the programs of a tracepoint through a function of its own, which is no caller.
+/// Tests that the separate function through which the kernel calls a tracepoint's programs is not reported as
+/// a caller.
 #[test]
 fn samples_of_a_tracepoint_are_of_their_callers_on_a_cpu_that_comes_later() {
     paranoid("2");
@@ -98,7 +99,9 @@ fn samples_of_a_tracepoint_are_of_their_callers_on_a_cpu_that_comes_later() {
     online("1");
     sleep(Duration::from_millis(2500));
     let forks = workload("forks", &[]);
-    assert!(std::process::Command::new("taskset").args(["-c", "1", &forks, "100"]).status().unwrap().success());
+    assert!(
+        std::process::Command::new("taskset").args(["-c", "1", &forks, "100"]).status().unwrap().success()
+    );
     let rows = running.stop();
     let is_of_forks = |row: &&serde_json::Value| {
         row["owner"]["name"].as_str().is_some_and(|name| name.starts_with("forks"))
@@ -119,10 +122,10 @@ fn groups_of_events_are_sampled_again() {
     assert_eq!(uncovered.len(), 1, "{uncovered:?}");
     let is_event = |row: &&serde_json::Value| row["samples"].is_u64() && is_spin(&row["owner"]);
     let events: Vec<_> = rows.of_kind("metric").filter(is_event).collect();
-    // The clock's hit it on CPU 1 only: it runs nowhere else.
+    // The clock samples it on CPU 1 only, because it runs nowhere else.
     let clock = events.iter().find(|row| row["metric"].as_str().unwrap().starts_with("event.cpu-clock"));
     assert!(clock.is_some_and(|row| row["samples"].as_u64() > Some(200)), "{events:?}");
-    // So do most of the switches that its starting and ending take, and the kernel counts on from where it was.
+    // So do most of the switches of its start and end, and the kernel's count continues from where it was.
     let quality = rows.summary()["quality"]["events"].as_array().unwrap();
     assert!(quality.iter().all(|event| event["seen"].as_u64() <= event["expected"].as_u64()), "{quality:?}");
 }
@@ -137,7 +140,7 @@ fn events_that_may_not_be_opened_again_are_told() {
     let rows = running.stop();
     let summary = rows.summary();
     let is_sampled = summary["losses"]["cpu_uncounted"].is_null();
-    // Only Debian's kernels know the level, and let nobody without CAP_SYS_ADMIN.
+    // Only Debian's kernels know the level, and refuse events without CAP_SYS_ADMIN.
     let uncovered_ns = summary["quality"]["uncovered"][0]["ns"].as_f64().unwrap();
     assert!(is_sampled || uncovered_ns > 2e9, "{summary}");
     assert_eq!(summary["losses"]["cpu_offline"], 1, "{summary}");

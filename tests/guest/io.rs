@@ -1,4 +1,5 @@
-//! `pmbpf io` on simulated uncore PMUs of two dies: bandwidths, ratios, latencies and utilisations are those that were programmed.
+//! `pmbpf io` on simulated uncore PMUs of two dies: bandwidths, ratios, latencies and utilisations equal the
+//! programmed ones.
 
 use std::collections::BTreeSet;
 
@@ -12,17 +13,18 @@ use crate::{
     workloads::workload,
 };
 
-/// Configurations of a Sapphire Rapids, as the kernel's format of each kind of uncore PMU lays them out, and their counts a second.
+/// Returns configurations of a Sapphire Rapids in the kernel's format of each kind of uncore PMU, with their
+/// counts a second.
 fn rates() -> String {
     let iio = |event: u64, umask: u64, ch_mask: u64, fc_mask: u64| {
         event | umask << 8 | ch_mask << 36 | fc_mask << 48
     };
     let mut lines = Vec::new();
     let mut rate = |pmus: &str, config: u64, rate: u64| {
-        // All bits must be right: what is off by one counts something else.
+        // All bits must be right: a configuration with one wrong bit counts another event.
         lines.push(format!("uncore_{pmus} {config:x} ffffffffffffffff {rate}"));
     };
-    // No device is known behind any part, so all parts are counted by one event.
+    // No device is known behind any part, so one event counts all parts.
     rate("iio_*", iio(0x83, 0x04, 0xff, 7), 250_000_000);
     rate("iio_*", iio(0x83, 0x01, 0xff, 7), 500_000_000);
     rate("iio_*", iio(0x83, 0x80, 0xff, 7), 2_500_000);
@@ -53,7 +55,7 @@ fn rates() -> String {
     lines.join("\n")
 }
 
-/// The number of a metric at a place.
+/// Returns the number of a metric at a place.
 #[track_caller]
 fn value(rows: &Rows, kind: &str, at: &str, metric: &str) -> f64 {
     let row = row(rows, kind, at, metric);
@@ -77,7 +79,7 @@ fn measure_with(options: &[&str]) -> Rows {
     measure_for("8s", options)
 }
 
-/// What `pmbpf io` says of so long.
+/// Runs `pmbpf io` for this duration and returns the rows.
 fn measure_for(duration: &str, options: &[&str]) -> Rows {
     let arguments = ["io", "--cpu-model", "sapphirerapids", "--duration", duration, "--json"];
     let output = pmbpf().args(arguments).args(options).output().unwrap();
@@ -120,7 +122,7 @@ fn every_place_has_the_numbers_that_were_programmed() {
         close("socket", socket, "ddio.read_l3_miss.cha", 25.0);
         close("socket", socket, "dram.read_bw", 38.4);
         close("socket", socket, "dram.write_bw", 19.2);
-        // Flits of 3 slots, 5 flits in 6 clocks that the link was awake.
+        // Flits of 3 slots, 5 flits in 6 clocks of the awake link.
         close("socket", socket, "upi.utilization", 40.0);
     }
     close("channel", "1/2", "dram.read_bw", 12.8);
@@ -132,7 +134,7 @@ fn every_place_has_the_numbers_that_were_programmed() {
         (taking_turns["how"].as_str(), taking_turns["label"].as_str()),
         (Some("scaled"), Some("system"))
     );
-    // What takes no turns lacks only what an emulator takes to read the others.
+    // A PMU without turns lacks only the time that an emulator takes to read the others.
     let alone = row(&rows, "channel", "0/0", "dram.read_bw");
     assert!(alone["coverage"].as_f64().unwrap() > 0.99, "{alone}");
 }
@@ -159,13 +161,14 @@ fn every_place_has_its_numbers_beside_the_trees_of_two_cgroups() {
         "--cgroup",
         &groups[1].path,
     ]);
-    // Not on the CPU of the uncore PMUs: an emulator takes milliseconds to start counters, and longer beside work.
+    // Not on the CPU of the uncore PMUs: an emulator takes milliseconds to start counters, and longer next to
+    // work.
     let spin = workload("spin", &["-g"]);
     let spinning = groups.each_ref().map(|group| group.spawn(&format!("taskset -c 1 {spin} 8")));
     spinning.into_iter().for_each(|mut one| drop(one.wait()));
     let (rows, recorded) = running.stop_and_replay(&[]);
     for (group, shares) in groups.iter().zip([COMPUTING, WAITING]) {
-        // With the coverage that core counters have when no uncore PMU is visited.
+        // With the coverage that core counters have when no uncore PMU is read.
         assert_shares(&rows, &group.path, &shares);
     }
     let close = |kind: &str, at: &str, metric: &str, expected: f64| {
@@ -185,7 +188,7 @@ fn every_place_has_its_numbers_beside_the_trees_of_two_cgroups() {
 fn memory_and_links_between_sockets_that_are_nearly_full_are_found_first() {
     let simulated = Simulated::load(&["dies=2", "iio=2", "irp=2", "cha=2", "imc=3", "upi=1"]);
     simulated.write("rates", &rates());
-    // Three quarters of what memory can, and 40 % of the flits.
+    // Three quarters of memory bandwidth, and 40 % of the flits.
     let of_load = |rows: &Rows| -> Vec<String> {
         let names = rows.of_kind("finding").map(|row| row["finding"].as_str().unwrap().to_owned());
         names.filter(|name| name == "dram" || name == "upi").collect()
@@ -204,7 +207,7 @@ fn memory_and_links_between_sockets_that_are_nearly_full_are_found_first() {
 fn a_box_that_is_busy_or_not_there_is_named_and_never_0() {
     let simulated = Simulated::load(&["dies=1", "iio=2", "irp=1", "cha=1", "imc=1", "upi=0"]);
     simulated.write("rates", &rates());
-    // Somebody else has every counter of one stack.
+    // Another user holds every counter of one stack.
     simulated.write("taken", "uncore_iio_1 f");
     let rows = measure();
     let busy = row(&rows, "stack", "0/1", "pcie.inbound_read_bw");
@@ -217,8 +220,9 @@ fn a_box_that_is_busy_or_not_there_is_named_and_never_0() {
     assert!(missing.iter().any(|what| what.contains("upi")), "{missing:?}");
 }
 
-/// Every `pcie.` and `dram.` bandwidth of stacks, channels, sockets and the platform, with what the uncore PMUs of each count a second: in
-/// MB/s and GB/s of 4 and 64 bytes. `iio` and `imc` give the rates of one uncore PMU by die and number.
+/// Returns every `pcie.` and `dram.` bandwidth of stacks, channels, sockets and the platform, in MB/s and
+/// GB/s. They follow from the counts a second of their uncore PMUs, of 4 and 64 bytes. `iio` and `imc` give
+/// the rates of one uncore PMU by die and number.
 fn bandwidths(
     iio: impl Fn(usize, usize) -> [f64; 2],
     imc: impl Fn(usize, usize) -> [f64; 2],
@@ -245,7 +249,7 @@ fn bandwidths(
     all
 }
 
-/// Those of these, which are known to such a share, that are not in their intervals.
+/// Returns the bandwidths outside their intervals. The expected values are known to this share.
 fn outside(rows: &Rows, expected: &[(&str, String, &str, f64)], known_to: f64) -> Vec<String> {
     let outside = |(kind, at, metric, truth): &(&str, String, &str, f64)| {
         let row = row(rows, kind, at, metric);
@@ -256,14 +260,14 @@ fn outside(rows: &Rows, expected: &[(&str, String, &str, f64)], known_to: f64) -
     expected.iter().filter_map(outside).collect()
 }
 
-/// Configurations that the bandwidths are computed from, by kind: reads, then writes.
+/// Configurations of the bandwidths' events, by kind: reads, then writes.
 const IIO: [u64; 2] = [0x0007_0ff0_0000_0483, 0x0007_0ff0_0000_0183];
 const IMC: [u64; 2] = [0xcf05, 0xf005];
 
 #[test]
 fn bandwidths_are_in_their_intervals_whoever_carries_them() {
     let simulated = Simulated::load(&["dies=2", "iio=2", "irp=2", "cha=2", "imc=3", "upi=1"]);
-    // One carries nearly everything: what is wrong with its window is wrong with the sum.
+    // One carries nearly everything: an error in its window is an error in the sum.
     let iio = |die: usize, number: usize| match (die, number) {
         (0, 1) => [528_000_000.0, 7_000_000.0],
         (1, 0) => [21_000_000.0, 611_000_000.0],
@@ -295,7 +299,7 @@ fn bandwidths_are_in_their_intervals_whoever_carries_them() {
     assert!(missed.len() * 100 <= all * 7, "of {all}: {missed:#?}");
 }
 
-/// A rate that is another one in a part of each period; times in ns, rates in counts a second.
+/// Rate that differs in a part of each period. Times are in ns, rates in counts a second.
 #[derive(Clone, Copy)]
 struct Phased {
     period: u64,
@@ -306,14 +310,14 @@ struct Phased {
 }
 
 impl Phased {
-    /// Lines of the table of rates; of two that match, the last one counts.
+    /// Returns lines of the rate table. Of two matching lines, the last one counts.
     fn lines(&self, pmu: &str, config: u64, cpu: usize) -> String {
         let Self { period, from, to, inside, outside } = self;
         let line = format!("{pmu} {config:x} ffffffffffffffff");
         format!("{line} {outside} cpu={cpu}\n{line} {inside} cpu={cpu} phase={period}:{from}:{to}")
     }
 
-    /// Its mean over a span of time, in ns since periods began.
+    /// Returns the mean over a span of time, in ns since periods began.
     fn mean(&self, from: f64, to: f64) -> f64 {
         let (period, length) = (self.period as f64, (self.to - self.from) as f64);
         let inside_until = |at: f64| {
@@ -325,7 +329,7 @@ impl Phased {
     }
 }
 
-/// When periods began, in ns of UTC.
+/// Returns the begin of periods, in ns of UTC.
 fn epoch(simulated: &Simulated) -> f64 {
     let since: i128 = simulated.read("clock_ns").trim().parse().unwrap();
     (jiff::Timestamp::now().as_nanosecond() - since) as f64
@@ -373,7 +377,7 @@ fn bandwidths_in_phases_are_in_their_intervals_whenever_each_uncore_pmu_is_read(
             all += expected.len();
         }
         if duration == "8s" {
-            // Memory controllers take no turns: what is left is when they were read.
+            // Memory controllers take no turns: the remaining uncertainty is the time of their readings.
             let row = row(&rows, "platform", "", "dram.read_bw");
             let [value, low, high] = ["value", "low", "high"].map(|field| row[field].as_f64().unwrap());
             assert!(high - low < value * 0.1, "so wide an interval says nothing: {row}");
@@ -382,7 +386,7 @@ fn bandwidths_in_phases_are_in_their_intervals_whenever_each_uncore_pmu_is_read(
     assert!(all >= 9 * 32 && missed.len() * 100 <= all * 7, "{} of {all}: {missed:#?}", missed.len());
 }
 
-/// Begin and length of what a row is of.
+/// Returns begin and length of a row's interval.
 fn span(row: &Value) -> (u64, u64) {
     (row["t"].as_u64().unwrap(), row["dt"].as_u64().unwrap())
 }

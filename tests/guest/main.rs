@@ -1,4 +1,5 @@
-//! pmbpf against PMUs whose counts are known: the simulated ones of `tests/vm/pmusim`, and the emulated one of arm64.
+//! pmbpf against PMUs with known counts: the simulated ones of `tests/vm/pmusim`, and the emulated one of
+//! arm64.
 //!
 //! Runs only in guests, each test in a fresh one: `cargo xtask test --kernels 6.12`.
 

@@ -1,4 +1,4 @@
-//! Spans of known length in which interrupts are masked, and spans in which they are not, as `pmbpf run` sees them.
+//! Spans of known length with interrupts masked, and spans without masking, as `pmbpf run` reports them.
 
 use std::sync::OnceLock;
 
@@ -13,14 +13,15 @@ use crate::{
 /// Length of the spans, in microseconds, and the CPU.
 const SPAN_US: u64 = 60_000;
 const CPU: u64 = 1;
-/// Period of the kernel's tick, by which spans are found also where nothing samples.
+/// Period of the kernel's tick, which finds spans also without sampling.
 const PERIOD_NS: f64 = 4e6;
-/// An emulator's host stops its CPUs for a while, which lengthens what they do.
+/// Allowance for an emulator's host, which stops its CPUs for a while and lengthens their work.
 const HOST_NS: f64 = 10e6;
 
-/// Spans made by a trigger: first and last instant of each (CLOCK_MONOTONIC), and the gaps that pmbpf found.
+/// Makes spans by a trigger: returns first and last instant of each (CLOCK_MONOTONIC), and the gaps that
+/// pmbpf found.
 fn spans(simulated: &Simulated, trigger: &str) -> (Vec<(u64, u64)>, u64, Vec<Value>) {
-    // An emulated CPU that many samples interrupt does nothing else.
+    // An emulated CPU with many sample interrupts makes no progress.
     let running = Running::start(&["-F", "199", "--gap-min", "20ms"]);
     let mut spans = Vec::new();
     for _ in 0..4 {
@@ -37,13 +38,13 @@ fn spans(simulated: &Simulated, trigger: &str) -> (Vec<(u64, u64)>, u64, Vec<Val
     (spans, started_ns, gaps)
 }
 
-/// Gaps that end within a span or right after it.
+/// Returns the gaps that end within a span or right after it.
 fn found((from, to): (u64, u64), started_ns: u64, gaps: &[Value]) -> Vec<&Value> {
     let end = |gap: &Value| started_ns + gap["t"].as_u64().unwrap();
     gaps.iter().filter(|gap| (from..to + HOST_NS as u64).contains(&end(gap))).collect()
 }
 
-/// Is this frame in that function? There is not always time to name an address before the report is due.
+/// Returns whether this frame is in that function. The report may be due before an address is named.
 fn leads_to(frame: &str, function: &str) -> bool {
     let Some(address) = frame.strip_prefix("0x").and_then(|hex| u64::from_str_radix(hex, 16).ok()) else {
         return frame.contains(function);
@@ -55,7 +56,8 @@ fn leads_to(frame: &str, function: &str) -> bool {
     symbols[..after].iter().rev().take_while(|(at, _)| Some(*at) == start).any(|(_, name)| name == function)
 }
 
-/// Addresses and names of the kernel's functions and its modules', in order. Read once: it takes an emulated CPU a second or more.
+/// Returns addresses and names of the kernel's functions and its modules', in order. They are read once,
+/// because that takes an emulated CPU a second or more.
 fn kernel_symbols() -> &'static [(u64, String)] {
     static SYMBOLS: OnceLock<Vec<(u64, String)>> = OnceLock::new();
     SYMBOLS.get_or_init(|| {
@@ -78,13 +80,13 @@ fn a_masked_span_is_found_with_its_length_and_place() {
         let length_ns = (span.1 - span.0) as f64;
         let found = found(span, started_ns, &gaps);
         let late_ns = |gap: &Value| gap["late_ns"].as_f64().unwrap();
-        // Handlers of an emulated CPU take long, so a second timer that came late may show the span once more.
+        // Handlers of an emulated CPU take long, so a second late timer may show the span once more.
         let longest = found.iter().max_by(|one, other| late_ns(one).total_cmp(&late_ns(other)));
         let gap = longest.unwrap_or_else(|| panic!("{span:?} is not among {gaps:?}"));
-        // The other one where the host stopped the CPU for as long elsewhere.
+        // The other class applies where the host stopped the CPU for as long elsewhere.
         assert!(["masked", "masked_or_vm_exit"].contains(&gap["class"].as_str().unwrap()), "{gap}");
         let late_ns = late_ns(gap);
-        // The trigger's own span may be longer than what it masked: the host may stop the CPU at either end.
+        // The trigger's own span may be longer than the masked time: the host may stop the CPU at either end.
         let least_ns = SPAN_US as f64 * 1e3 - PERIOD_NS;
         assert!((least_ns..length_ns + HOST_NS).contains(&late_ns), "{late_ns} of {length_ns}: {gap}");
         let stack = gap["stack"].as_array().unwrap();
@@ -94,18 +96,19 @@ fn a_masked_span_is_found_with_its_length_and_place() {
 
 #[test]
 fn a_span_without_preemption_is_not_masked() {
-    // Once: before Linux 6.2 the module stays where a task had an event.
+    // Loaded once: before Linux 6.2 the module stays where a task had an event.
     let simulated = Simulated::load(&[]);
     for trigger in ["preemptoff", "bhoff"] {
         let (spans, started_ns, gaps) = spans(&simulated, trigger);
-        // The host may stop the emulated CPU in one of them; what takes them for masked finds every one.
+        // The host may stop the emulated CPU in one of them. A wrong classification as masked would find
+        // every one.
         let found: Vec<_> = spans.iter().map(|&span| found(span, started_ns, &gaps)).collect();
         let taken = found.iter().filter(|found| !found.is_empty()).count();
         assert!(taken <= 1, "{trigger} {spans:?}: {found:?}");
     }
 }
 
-/// Numbers from 0 to 1, the same on every run (xorshift64*, Vigna 2016).
+/// Random numbers from 0 to 1, the same on every run (xorshift64*, Vigna 2016).
 struct Random(u64);
 
 impl Random {
@@ -119,11 +122,11 @@ impl Random {
 
 #[test]
 fn masked_time_is_in_its_interval_whatever_the_emulators_host_withholds() {
-    // How much the host withholds depends on what else it runs: load there brings other floors.
+    // The withheld time depends on the host's other load, which changes the floor.
     let rounds: usize = std::env::var("PMBPF_ROUNDS").map_or(1, |rounds| rounds.parse().unwrap());
     let runs = 8 * rounds;
     let (simulated, mut random) = (Simulated::load(&[]), Random(53));
-    // User code is what the floor is known by.
+    // The floor is measured on user code.
     let _busy =
         [0, 1].map(|cpu| Started::new(&format!("exec taskset -c {cpu} {} 600", workload("spin", &["-g"]))));
     let (mut held, mut missing) = (0, 0);
@@ -154,6 +157,6 @@ fn masked_time_is_in_its_interval_whatever_the_emulators_host_withholds() {
         assert!((low - width..=high + width).contains(&truth_ns), "{truth_ns}: {blind}");
     }
     println!("{held} of {runs} hold, {missing} are missing");
-    // One interval in twenty misses what it is for: more than 2 of 8 do so once in 200 tests.
+    // One interval in twenty misses the true value. More than 2 of 8 do so once in 200 tests.
     assert!(held + missing + 2 * rounds >= runs, "{held} of {runs} hold, {missing} are missing");
 }

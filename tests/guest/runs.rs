@@ -1,4 +1,4 @@
-//! A command that runs once for each group of counters, on the simulated core PMU.
+//! Command that runs once for each group of counters, on the simulated core PMU.
 
 use std::{fs, process::Output};
 
@@ -11,10 +11,11 @@ use crate::{
     workloads::workload,
 };
 
-/// Two levels and what takes two groups beside them: `Divider` is in one, `L2_Bound` in the other.
+/// Two levels, and metrics that need two further groups: `Divider` is in one, `L2_Bound` in the other.
 const METRICS: &str = "L2_Bound,Store_Bound,DTLB_Load,Divider,ICache_Misses";
 
-/// Half of the slots wait for memory, 30 % of the clocks for the second cache, a quarter for the divider.
+/// Loads PMUs in which half of the slots wait for memory, 30 % of the clocks for the second cache, a quarter
+/// for the divider.
 fn waiting() -> Simulated {
     let simulated = Simulated::load(&[]);
     simulated.write("rates", &rates(&WAITING, 500_000_000, ""));
@@ -23,7 +24,7 @@ fn waiting() -> Simulated {
     simulated
 }
 
-/// Runs a shell's `command` as often as there are groups.
+/// Runs a shell's `command` once per group.
 fn runs_of(command: &str) -> Output {
     let mut pmbpf = pmbpf();
     pmbpf.args(["run", "--json", "-o", "-", "--runs", "--no-sampling", "--cpu-model", "sapphirerapids"]);

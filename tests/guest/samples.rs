@@ -6,14 +6,14 @@ use crate::{
     workloads::workload,
 };
 
-/// Cycles between two samples: 5 ms at the rate that is programmed.
+/// Cycles between two samples: 5 ms at the programmed rate.
 const PERIOD: f64 = 5e6;
 
-/// As many samples as hit what starting a run interrupts: 25 ms of it.
+/// Number of samples during the start of a run: 25 ms of it.
 const FEW: f64 = 5.0;
 
-/// Samples on cycles of a command with one way of delivering overflows, and the cycles of tasks for which the PMU reported none
-/// because it came too late for them, as it does where a guest's CPU has to wait.
+/// Samples on cycles of a command with one way of delivering overflows, and the task cycles for which the PMU
+/// reported none. It reports too late for some tasks, as where a guest's CPU has to wait.
 struct Sampled {
     rows: Rows,
     unseen: f64,
@@ -34,7 +34,8 @@ impl Sampled {
 #[track_caller]
 fn assert_sampled(Sampled { rows, unseen }: &Sampled) {
     let losses = rows.summary()["losses"].as_object().unwrap();
-    // Before Linux 5.11 a sample in an NMI finds its task's owner, but cannot make one: what ran before the first flush has none.
+    // Before Linux 5.11 a sample in an NMI finds its task's owner, but cannot create one. Samples before the
+    // first flush have none.
     assert!(losses.keys().all(|reason| reason == "sample_unowned" && is_old()), "{losses:?}");
     let unowned: f64 = losses.values().filter_map(serde_json::Value::as_f64).sum();
     assert!(unowned <= FEW, "{losses:?}");

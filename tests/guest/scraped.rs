@@ -1,19 +1,19 @@
-//! What `pmbpf serve` answers, asked for as plainly as can be.
+//! Responses of `pmbpf serve`, requested with plain HTTP.
 
 use std::{
     io::{Read as _, Write as _},
     net::TcpStream,
 };
 
-/// Where it listens unless told otherwise.
+/// Default listen address.
 const ADDRESS: &str = "127.0.0.1:9477";
 
-/// Does anything listen there?
+/// Returns whether a server listens there.
 pub(crate) fn listens() -> bool {
     TcpStream::connect(ADDRESS).is_ok()
 }
 
-/// The body of the answer to a request for a path; `None` if it is no success.
+/// Returns the body of the response for a path, or `None` without success.
 pub(crate) fn get(path: &str) -> Option<String> {
     let mut stream = TcpStream::connect(ADDRESS).ok()?;
     stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: x\r\n\r\n").as_bytes()).ok()?;
@@ -23,7 +23,7 @@ pub(crate) fn get(path: &str) -> Option<String> {
     head.starts_with("HTTP/1.0 200").then(|| body.to_owned())
 }
 
-/// What there is to scrape now.
+/// Current scrape of the server.
 pub(crate) struct Scrape(String);
 
 impl Scrape {
@@ -31,7 +31,7 @@ impl Scrape {
         get("/metrics").map(Self)
     }
 
-    /// The value of a target's series, if there is one.
+    /// Returns the value of a target's series, if there is one.
     pub(crate) fn series(&self, name: &str, target: &str) -> Option<f64> {
         let series = format!("{name}{{target=\"{target}\"}} ");
         let mut lines = self.0.lines();

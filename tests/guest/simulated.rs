@@ -1,4 +1,4 @@
-//! The simulated PMUs of this guest.
+//! Simulated PMUs of this guest.
 
 use std::{fs, path::Path, process::Command};
 
@@ -13,20 +13,20 @@ use pmbpf::{
     table::event_syntax::{List, SelectedGroup, resolve},
 };
 
-/// The module and its files.
+/// Simulator module and its files.
 pub(crate) struct Simulated(());
 
 const FILES: &str = "/sys/kernel/debug/pmusim";
 
 impl Simulated {
-    /// Loads the module. Its own test program lies beside it.
+    /// Loads the module. Its own test program lies next to it.
     pub(crate) fn load(parameters: &[&str]) -> Self {
         let loaded = Command::new("insmod").arg("/work/pmusim.ko").args(parameters).status().unwrap();
         assert!(loaded.success(), "pmusim {parameters:?}: {loaded}");
         Self(())
     }
 
-    /// Loads it with a clock that stands still, so that counts are exact.
+    /// Loads the module with a stopped clock, so that counts are exact.
     pub(crate) fn stopped(parameters: &[&str]) -> Self {
         let simulated = Self::load(parameters);
         simulated.write("manual_clock", "1");
@@ -44,7 +44,7 @@ impl Simulated {
     }
 }
 
-/// The events of `notation` here.
+/// Returns the events of `notation` on this guest.
 pub(crate) fn events(notation: &str) -> Vec<SelectedGroup> {
     let catalog = Catalog::read(Path::new("/")).unwrap();
     resolve(&List::parse(notation).unwrap(), &catalog).unwrap_or_else(|error| panic!("{error}"))
@@ -54,7 +54,7 @@ pub(crate) fn online() -> Vec<Cpu> {
     Processor::read(Path::new("/")).unwrap().online
 }
 
-/// What everything counts while `work` is done.
+/// Returns all counts during `work`.
 pub(crate) fn count(notation: &str, target: &CountTarget, work: impl FnOnce()) -> Vec<Reading> {
     let counting = Counting::open(&events(notation), target).unwrap_or_else(|error| panic!("{error}"));
     counting.enable().unwrap();
@@ -63,7 +63,7 @@ pub(crate) fn count(notation: &str, target: &CountTarget, work: impl FnOnce()) -
     counting.read().unwrap()
 }
 
-/// What `perf stat -a` counts while a shell command runs: sums by event, as it names them.
+/// Returns the counts of `perf stat -a` while a shell command runs: sums by event, with perf's names.
 pub(crate) fn perf_stat(notation: &str, command: &str) -> Vec<(String, f64)> {
     let mut perf = Command::new("perf");
     perf.args(["stat", "-a", "-x;", "-e", notation, "--", "sh", "-c", command]);

@@ -1,4 +1,4 @@
-//! `pmbpf stat` on simulated PMUs, through the command line: the counts are those that were programmed.
+//! `pmbpf stat` on simulated PMUs, through the command line: the counts equal the programmed ones.
 
 use std::{
     io::{BufRead as _, BufReader, Read as _},
@@ -12,20 +12,20 @@ use crate::{
     support::{Rows, pmbpf, signal, text},
 };
 
-/// How far the simulated clock is moved, in ns.
+/// Step of the simulated clock, in ns.
 const MOVED_NS: u64 = 1_234_567_890;
 const RATES: &str = "cpu 3c ffff 3000000000\ncpu c0 ffff 2000000001\ncpu c5 ffff 7000003";
 const EVENTS: &str = "cycles,instructions,branch-misses,cpu/event=0xc5/";
 const BOXES: &str = "uncore_imc/event=0x05,umask=0xcf/";
 
-/// Counts of each of [`EVENTS`] on so many counters.
+/// Returns the counts of each of [`EVENTS`] on this number of counters.
 fn expected(counters: u64) -> Vec<u64> {
     let rates = [3_000_000_000_u64, 2_000_000_001, 7_000_003, 7_000_003];
     let count = |rate: u64| (u128::from(rate) * u128::from(MOVED_NS) / 1_000_000_000) as u64 * counters;
     rates.map(count).to_vec()
 }
 
-/// Rows of events of the whole run, in the order asked for.
+/// Returns the event rows of the whole run, in the requested order.
 fn counted(rows: &Rows) -> Vec<&Value> {
     let is_event = |row: &&Value| row["t"] == 0 && row["metric"].as_str().unwrap().starts_with("event.");
     rows.of_kind("metric").filter(is_event).collect()
@@ -36,7 +36,7 @@ fn values(rows: &Rows) -> Vec<u64> {
     counted(rows).into_iter().map(value).collect()
 }
 
-/// What is said beside the count of an event.
+/// Returns the value derived from an event's count.
 fn derived<'a>(rows: &'a Rows, event: &str) -> &'a Value {
     let parent = format!("event.{event}");
     rows.of_kind("metric").find(|row| row["parent"] == parent.as_str()).expect("a row")
@@ -68,7 +68,7 @@ fn a_system_s_counts_are_those_of_all_its_cpus_and_uncore_pmus() {
     let mut printed = BufReader::new(child.stdout.take().unwrap());
     let mut first = String::new();
     printed.read_line(&mut first).unwrap();
-    // It counts by now; the clock stands still but for this.
+    // Counting has begun by now. The clock stands still apart from this step.
     simulated.write("advance_ns", &MOVED_NS.to_string());
     signal(child.id(), "INT");
     let mut rest = String::new();

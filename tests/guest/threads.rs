@@ -1,4 +1,5 @@
-//! Top-Down of cgroups that run beside each other on the two threads of a core, by the formulas of a Skylake server.
+//! Top-Down of cgroups that run at the same time on the two threads of a core, by the formulas of a Skylake
+//! server.
 
 use std::{fs, thread, time::Duration};
 
@@ -10,9 +11,9 @@ use crate::{
     workloads::workload,
 };
 
-/// What a thread counts a second, and what is to come of it.
+/// Counts of a thread per second, and the expected result.
 struct Thread {
-    /// The part of its time for which the other thread is idle, in per cent.
+    /// Share of its time in which the other thread is idle, in per cent.
     alone: u64,
     delivered_not: u64,
     issued: u64,
@@ -25,8 +26,8 @@ struct Thread {
 const CYCLES: u64 = 1_000_000_000;
 const NAMES: [&str; 4] = ["Frontend_Bound", "Bad_Speculation", "Backend_Bound", "Retiring"];
 
-/// Of 4,000 million slots it has 2,800: all of those when it is alone, and half of the others. As many cycles of recovery
-/// are its own.
+/// Thread with 2,800 of 4,000 million slots: all slots while it is alone, and half of the others. The
+/// recovery cycles are its own.
 const BUSY: Thread = Thread {
     alone: 40,
     delivered_not: 560_000_000,
@@ -35,7 +36,7 @@ const BUSY: Thread = Thread {
     recovering: 50_000_000,
     shares: [20.0, 10.0, 10.0, 60.0],
 };
-/// It is never alone, and has half of the slots.
+/// Thread that is never alone, and has half of the slots.
 const STALLED: Thread = Thread {
     alone: 0,
     delivered_not: 200_000_000,
@@ -46,7 +47,7 @@ const STALLED: Thread = Thread {
 };
 
 impl Thread {
-    /// Lines for whoever runs in a cgroup. Configurations are umask and event.
+    /// Returns rate lines for the tasks of a cgroup. Configurations are umask and event.
     fn rates(&self, cgroup: u64) -> String {
         let crystal = CYCLES / 25;
         let events = [
@@ -88,7 +89,8 @@ fn cgroups_on_two_hyper_threads_have_shares_of_their_own() {
         for (name, share) in NAMES.iter().zip(thread.shares) {
             let row = metric(&rows, &group.path, name);
             let value = row["value"].as_f64().unwrap_or_else(|| panic!("{row}"));
-            // Groups take turns, which are estimates; the formula for whole CPUs would be off by half the value or more.
+            // Groups take turns, so values are estimates. The formula for whole CPUs would be off by half the
+            // value or more.
             assert_close(name, value, share, 0.0, 1.0);
         }
         let of_core = metric(&rows, &group.path, "Info_Thread_SLOTS")["value"].as_f64().unwrap();

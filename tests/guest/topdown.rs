@@ -12,8 +12,8 @@ use crate::{
     workloads::workload,
 };
 
-/// Shares of the slots, in per cent: retiring, bad speculation, front end, back end, and what of each is heavy
-/// operations, mispredicted branches, fetch latency, memory.
+/// Shares of the slots, in per cent: retiring, bad speculation, front end, back end. Then the parts of each:
+/// heavy operations, mispredicted branches, fetch latency, memory.
 pub(crate) type Shares = [u64; 8];
 
 pub(crate) const COMPUTING: Shares = [60, 10, 20, 10, 5, 8, 12, 4];
@@ -32,7 +32,7 @@ pub(crate) const NAMES: [&str; 8] = [
 /// Slots a second.
 pub(crate) const SLOTS: u64 = 6_000_000_000;
 
-/// Lines for whoever runs in a cgroup, or for everyone.
+/// Returns rate lines for the tasks of a cgroup, or for all tasks.
 pub(crate) fn rates(shares: &Shares, instructions: u64, owner: &str) -> String {
     let mut lines = vec![
         format!("cpu 400 ffff {SLOTS} {owner}"),
@@ -70,7 +70,7 @@ fn spinning(groups: &[Cgroup], seconds: u32) -> Vec<Started> {
     groups.iter().map(|group| group.spawn(&format!("{spin} {seconds}"))).collect()
 }
 
-/// Runs on what cgroups do for a while.
+/// Runs pmbpf on cgroups that spin for a while.
 pub(crate) fn run_on(groups: &[Cgroup], arguments: &[&str], seconds: u32) -> Rows {
     let mut all = vec!["--no-sampling", "--cpu-model", "sapphirerapids"];
     all.extend(arguments);
@@ -106,7 +106,8 @@ fn two_cgroups_have_trees_of_their_own() {
     assert_eq!(path(&groups[1])[1], "Memory_Bound");
 }
 
-/// Cores without a counter of slots: large ones before Ice Lake (of four slots a cycle, and one thread here), and small ones (of six).
+/// Tests cores without a counter of slots: large ones before Ice Lake (of four slots a cycle, and one thread
+/// here), and small ones (of six).
 #[test]
 fn cores_without_slots_have_their_first_level() {
     let simulated = Simulated::load(&[]);
@@ -131,7 +132,7 @@ fn cores_without_slots_have_their_first_level() {
     }
 }
 
-/// Scraped shares of slots are what was programmed, of each and of both together.
+/// Tests that scraped shares of slots equal the programmed ones, of each cgroup and of both together.
 #[test]
 fn what_is_served_are_slots_that_add_up() {
     let simulated = Simulated::load(&[]);
@@ -166,7 +167,7 @@ fn what_is_served_are_slots_that_add_up() {
     }
 }
 
-/// A counter of a cgroup's series.
+/// Returns a counter of a cgroup's series.
 fn of(scrape: &Scrape, name: &str, group: &Cgroup) -> f64 {
     scrape.series(&format!("pmbpf_{name}_total"), &format!("path:{}", group.path)).unwrap_or(0.0)
 }
@@ -203,7 +204,7 @@ fn the_bottleneck_of_each_mix_is_found_first() {
         simulated.write("rates", &rates(&shares, 1_000_000_000, ""));
         let group = Cgroup::new("mix");
         let rows = run_on(std::slice::from_ref(&group), &["--level", "2"], 3);
-        // What the emulator does to the guest is no finding of the mix.
+        // Effects of the emulator on the guest are not findings of the mix.
         let outside = ["steal", "masked", "masked_span"];
         let is_of_it = |finding: &&Value| !outside.contains(&finding["finding"].as_str().unwrap());
         let found: Vec<&Value> = rows.of_kind("finding").filter(is_of_it).collect();

@@ -1,4 +1,4 @@
-//! Counters per owner on the simulated core PMU, against the rates that were programmed.
+//! Counters per owner on the simulated core PMU, against the programmed rates.
 
 use std::{collections::BTreeMap, fs, time::Duration};
 
@@ -34,7 +34,7 @@ fn sum(rows: &[SliceRow], of: impl Fn(&SliceRow) -> u64) -> u64 {
     rows.iter().map(of).sum()
 }
 
-/// Counts of an event that always counts, over the time its owner ran.
+/// Returns the rate of an event that always counts, over its owner's running time.
 fn per_second(counted: &Counted, group: &Cgroup, event: usize) -> f64 {
     let rows = counted.slices(counted.cgroup(&group.path));
     sum(rows, |row| row.always[event]) as f64 * 1e9 / sum(rows, |row| row.time_ns) as f64
@@ -59,7 +59,7 @@ fn owners_that_share_cpus_have_counts_of_their_own() {
     for (group, rate) in groups.iter().zip(rates) {
         let [instructions, misses] = [0, 1].map(|event| per_second(&counted, group, event));
         assert_close("misses", misses / instructions, 0.01, 1e-5, 0.0);
-        // The module's clock stands still while the switch program runs, and that takes an emulator long.
+        // The module's clock stands still while the switch program runs, which takes long on an emulator.
         assert_close("instructions", instructions, rate as f64, 0.04, 0.0);
         let rows = counted.slices(counted.cgroup(&group.path));
         assert!(rows.iter().all(|row| row.always_running_ns == [row.time_ns]), "{rows:?}");
@@ -70,7 +70,7 @@ fn owners_that_share_cpus_have_counts_of_their_own() {
 #[test]
 fn owners_add_up_to_what_perf_stat_counts() {
     let simulated = Simulated::stopped(&[]);
-    // Every task counts, and the idle ones do not: what is left is the owners'.
+    // Every task counts and idle tasks do not: the rest is the owners'.
     simulated.write("rates", "cpu c0 ffff 3000000001\ncpu c0 ffff 0 tgid=0");
     let request = Request { by: Some(By::Process), ..system(15) };
     let turns = turns("cpu", "{instructions,cycles}", "", SLICE);
@@ -94,7 +94,7 @@ fn groups_count_at_their_rates_while_it_is_their_turn() {
     let events: Vec<_> = codes.iter().map(|code| format!("cpu/event={code:#x}/")).collect();
     let taking: Vec<_> = events.chunks(4).map(|group| format!("{{{}}}", group.join(","))).collect();
     let groups = [Cgroup::new("spin")];
-    // Long, for exchanging groups takes an emulator milliseconds.
+    // The slice is long, because an emulator takes milliseconds to exchange groups.
     let turns = turns("cpu", "{instructions}", &taking.join(","), 10 * SLICE);
     let counted = count(&by_cgroup(&groups, 12), vec![turns], None, || spin(&groups[0], 3.0));
     let rows = counted.slices(counted.cgroup(&groups[0].path));
@@ -160,7 +160,7 @@ fn a_cpu_that_goes_and_comes_back_counts_again() {
     let counted = count(&by_cgroup(&groups, 14), vec![turns], None, || {
         pinned(&groups[0]);
         online("0");
-        // Two drains, a second apart, see it.
+        // Two drains, a second apart, detect it.
         std::thread::sleep(Duration::from_millis(2500));
         online("1");
         std::thread::sleep(Duration::from_millis(2500));

@@ -1,5 +1,5 @@
-//! Whose requests are they where somebody else submits them? A guest has one hierarchy of cgroups with all controllers,
-//! so the kernel itself knows who dirtied what it writes back: its `io.stat` is what pmbpf must say, too.
+//! Owners of requests that another task submits. A guest has one hierarchy of cgroups with all controllers,
+//! so the kernel itself records the cgroup that dirtied a page. pmbpf must agree with its `io.stat`.
 
 use std::{
     fs,
@@ -21,20 +21,20 @@ use serde_json::Value;
 
 use crate::support::{Cgroup, Rows, Scratch, assert_close, pmbpf, signal, skipped, text, wait_until};
 
-/// A file system on a disk, and one more disk. The guest ends with the test, so nobody undoes them.
+/// File system on a disk, and one more disk. They are not removed, because the guest ends with the test.
 const DISK: &str = "loop0";
 const FOLDER: &str = "/mnt";
 const UPPER: &str = "loop1";
 
 const MIB: f64 = (1 << 20) as f64;
 
-/// Runs a program of busybox: guests begin with it, and Debian's programs lack these.
+/// Runs a program of busybox: guests start with it, and Debian's programs lack these.
 fn busybox(words: &[&str]) {
     let output = Command::new("/proc/1/root/bin/busybox").args(words).output().unwrap();
     assert!(output.status.success(), "{words:?}: {}", text(&output.stderr));
 }
 
-/// A loop device over a file of so many MiB.
+/// Makes a loop device over a file of this many MiB.
 fn disk(name: &str, file: &str, mib: u64) -> String {
     // Written in full: a file with holes is read without its disk.
     fs::write(file, vec![b'x'; (mib << 20) as usize]).unwrap();
@@ -43,7 +43,7 @@ fn disk(name: &str, file: &str, mib: u64) -> String {
     device
 }
 
-/// Makes the disk and its file system, or says what is missing here.
+/// Makes the disk and its file system, or reports what is missing here.
 fn can_write_back() -> bool {
     let root = Layout::read(Path::new("/")).unwrap().v2.unwrap();
     let enabled = fs::read_to_string(root.join("cgroup.subtree_control")).unwrap();
@@ -64,7 +64,7 @@ fn can_write_back() -> bool {
     true
 }
 
-/// Number of a disk, as `7:0`.
+/// Returns the number of a disk, as `7:0`.
 fn number(disk: &str) -> String {
     fs::read_to_string(format!("/sys/block/{disk}/dev")).unwrap().trim().to_owned()
 }
@@ -73,7 +73,7 @@ fn folder(group: &Cgroup) -> PathBuf {
     Layout::read(Path::new("/")).unwrap().v2.unwrap().join(&group.path[1..])
 }
 
-/// What the kernel says a cgroup did on a disk: `rbytes` or `wbytes` of its `io.stat`.
+/// Returns the kernel's count for a cgroup on a disk: `rbytes` or `wbytes` of its `io.stat`.
 fn kernel_bytes(group: &Cgroup, disk: &str, field: &str) -> f64 {
     let stat = fs::read_to_string(folder(group).join("io.stat")).unwrap();
     let number = number(disk);
@@ -82,7 +82,7 @@ fn kernel_bytes(group: &Cgroup, disk: &str, field: &str) -> f64 {
     fields.find(|&(name, _)| name == field).map_or(0.0, |(_, bytes)| bytes.parse().unwrap())
 }
 
-/// What `pmbpf io` says, and the recording that it says it of.
+/// Output of `pmbpf io`, with parts of its recording.
 struct Measured {
     rows: Rows,
     first: Traffic,
@@ -99,7 +99,7 @@ impl Measured {
         Self { rows: Rows::parse(&output.stdout), first, last }
     }
 
-    /// Bytes that the report gives an owner on a disk.
+    /// Returns the reported bytes of an owner on a disk.
     fn reported(&self, disk: &str, operation: &str, is: impl Fn(&Value) -> bool) -> f64 {
         let wanted = |row: &&Value| {
             let (owner, of) = (&row["owner"], &row["subject"]);
@@ -114,7 +114,7 @@ impl Measured {
         self.rows.of_kind("metric").filter(wanted).map(bytes).sum()
     }
 
-    /// Bytes that the programs counted for an owner on a disk.
+    /// Returns the bytes that the programs counted for an owner on a disk.
     fn recorded(&self, disk: &str, operation: Operation, whose: Whose) -> f64 {
         let number = number(disk);
         let of = |row: &&BlockRow| {
@@ -125,14 +125,14 @@ impl Measured {
     }
 }
 
-/// A `pmbpf io` that writes a recording.
+/// Returns a `pmbpf io` command that writes a recording.
 fn command(recording: &Scratch) -> Command {
     let mut command = pmbpf();
     command.args(["io", "--json", "--quiet", "-o", recording.as_str()]);
     command
 }
 
-/// Measures `whom`, or everybody, while `work` is done.
+/// Measures the given targets, or everything, during `work`.
 fn measured(whom: &[&str], work: impl FnOnce()) -> Measured {
     let recording = Scratch::new("writeback");
     let child = command(&recording).args(whom).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -148,12 +148,12 @@ fn id(group: &Cgroup) -> CgroupId {
     Layout::read(Path::new("/")).unwrap().resolve(&group.path).unwrap().id
 }
 
-/// Has this cgroup write a file of so many MiB, which stays in memory for now.
+/// Makes this cgroup write a file of this many MiB, which stays in memory for now.
 fn dirty(group: &Cgroup, file: &str, mib: u32) {
     group.spawn(&format!("dd if=/dev/zero of={file} bs=64k count={} status=none", mib * 16)).wait();
 }
 
-/// Has this cgroup read a file past the page cache.
+/// Makes this cgroup read a file past the page cache.
 fn read(group: &Cgroup, file: &str) {
     group.spawn(&format!("dd if={file} of=/dev/null bs=64k iflag=direct status=none")).wait();
 }
@@ -174,7 +174,7 @@ fn what_is_written_back_belongs_to_the_cgroup_that_dirtied_it() {
         for ((group, file), mib) in groups.iter().zip(files).zip(sizes) {
             dirty(group, file, mib);
         }
-        // A task of the root cgroup writes this file, kernel threads write the others.
+        // A task of the root cgroup writes this file. Kernel threads write the others.
         sync(&[files[2]]);
         sync(&["-f", FOLDER]);
         read(&groups[0], files[0]);
@@ -233,7 +233,7 @@ fn a_target_cgroup_has_what_is_written_back_for_those_below_it_and_others_share_
     assert!(written[0] >= 8.0 * MIB && written[1] >= 4.0 * MIB, "the kernel itself says {written:?}");
     let of = |whose: Whose| measured.recorded(DISK, Operation::Write, whose);
     assert_close("inside", of(Whose::OnBehalfOf(id(&inside))), written[0], 0.01, 0.0);
-    // The root cgroup's tasks write what the file system notes of itself.
+    // The root cgroup's tasks write the file system's metadata.
     assert_close("outside", of(Whose::Outsider), written[1], 0.0, 0.25 * MIB);
     assert!(of(Whose::OnBehalfOf(id(&outside))) <= 0.0, "nobody asked for it");
 }

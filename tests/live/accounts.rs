@@ -1,4 +1,4 @@
-//! What the kernel accounts to cgroups, as `pmbpf serve` has it by target: equal to the kernel's own files.
+//! Kernel accounting of cgroups as `pmbpf serve` exposes it by target: equal to the kernel's own files.
 
 use std::{
     collections::BTreeMap,
@@ -19,7 +19,7 @@ fn of(samples: &BTreeMap<String, f64>, family: &str, group: &Cgroup) -> Option<f
     samples.get(&format!("pmbpf_cgroup_{family}{{target=\"path:{}\"}}", group.path)).copied()
 }
 
-/// The number behind a name in a file of a cgroup.
+/// Returns the number after a name in a cgroup file.
 fn number(file: &Path, name: &str) -> f64 {
     let text = fs::read_to_string(file).unwrap();
     let line = |line: &str| line.strip_prefix(name)?.trim().parse().ok();
@@ -30,7 +30,7 @@ fn number(file: &Path, name: &str) -> f64 {
 fn throttled_time_and_pressure_of_a_target_are_what_the_kernels_files_say() {
     let Some(limited) = Limited::new() else { return skipped("no hierarchy limits CPU time here") };
     let group = &limited.group;
-    // Of a time before serving, which is none of it.
+    // Run delay from before serving, which must not be counted.
     limited.spin("0.1").run_delay_ns();
     let server = Server::start(&["--cgroup", &group.path, "--no-io"]);
     let pressure = group.folder().join("cpu.pressure");
@@ -57,7 +57,7 @@ fn throttled_time_and_pressure_of_a_target_are_what_the_kernels_files_say() {
     assert!(last["pmbpf_cgroup_accounts_left_out"].abs() < 1e-9);
 }
 
-/// A cgroup with a limit of 16 MiB, by whichever hierarchy accounts memory here.
+/// Cgroup with a limit of 16 MiB, in the hierarchy that accounts memory on this host.
 struct Small {
     group: Cgroup,
     folder: PathBuf,
@@ -100,7 +100,7 @@ impl Small {
         number(&self.file("memory.oom_control", "memory.events"), "oom_kill ")
     }
 
-    /// Runs a command in it, and stays for a minute.
+    /// Runs a command in the cgroup and keeps its shell there for a minute.
     fn run(&mut self, command: &str) {
         let enter = format!("echo $$ > {}/cgroup.procs", self.folder.display());
         self.running = Some(self.group.spawn(&format!("sh -c '{enter}; {command}; exec sleep 60'")));
@@ -134,7 +134,7 @@ fn memory_of_a_target_and_who_was_killed_for_it_are_what_the_kernels_files_say()
     let value = |family| of(&last, family, &small.group).unwrap_or_else(|| panic!("no {family}: {last:?}"));
     assert_close("memory", value("memory_bytes"), small.bytes(), 0.0, 65536.0);
     assert_close("limit", value("memory_limit_bytes"), LIMIT.parse().unwrap(), 0.0, 0.5);
-    // Since Linux 5.19, and in v1.
+    // Available since Linux 5.19, and in v1.
     if small.is_v1 || small.folder.join("memory.peak").exists() {
         assert!(value("memory_peak_bytes") >= 0.9 * LIMIT.parse::<f64>().unwrap(), "{last:?}");
     }

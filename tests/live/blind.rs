@@ -1,4 +1,5 @@
-//! Blind time: masked sections made without any privilege are found, with where interrupts came back on.
+//! Blind time: masked sections made without any privilege are found, with the code that re-enabled
+//! interrupts.
 
 use std::process::Output;
 
@@ -9,10 +10,10 @@ use crate::{
     workloads::workload,
 };
 
-/// In guests a trigger of the simulated PMUs masks for a known time instead.
+/// Reason for a skip. In guests a trigger of the simulated PMUs masks for a known time instead.
 const STOLEN: &str = "the emulator's host stops CPUs for longer than this masks, and no steal clock tells";
 
-/// Gaps of one generator, with the calls that it timed itself, in ns, the longest last.
+/// Returns the gaps of one generator, and the calls that it timed itself, in ns, the longest last.
 fn gaps(generator: &str, n: &str) -> (Rows, Vec<f64>) {
     let masked = workload("masked", &[]);
     let output = output(&["-F", "1999", "--gap-min", "300us", "--", &masked, generator, n, "30", "1"]);
@@ -22,7 +23,8 @@ fn gaps(generator: &str, n: &str) -> (Rows, Vec<f64>) {
     (Rows::parse(&output.stderr), calls)
 }
 
-/// Those that were masked, for sure or, where a hypervisor stops the CPU as long and as often, perhaps: which, `gap_classes` asks.
+/// Returns the gaps that were certainly masked, or perhaps masked where a hypervisor stops the CPU as long
+/// and as often. `gap_classes` tests the distinction.
 fn masked(rows: &Rows) -> Vec<&Value> {
     let is = |gap: &&Value| ["masked", "masked_or_vm_exit"].contains(&gap["class"].as_str().unwrap());
     rows.of_kind("gap").filter(is).filter(|gap| gap["comm"] == "masked").collect()
@@ -32,7 +34,8 @@ fn leads_to(gap: &Value, function: &str) -> bool {
     gap["stack"].as_array().unwrap().iter().any(|frame| frame.as_str().unwrap().contains(function))
 }
 
-/// Gaps that the generator made: as long as its own calls say, and from where it made them.
+/// Asserts that the generator's gaps are found: as long as its own calls report, and from the code that made
+/// them.
 fn assert_found(generator: &str, n: &str, functions: &[&str]) {
     let (rows, calls_ns) = gaps(generator, n);
     let longest_ns = *calls_ns.last().unwrap();
@@ -92,7 +95,7 @@ fn a_storm_of_timers_is_found_as_what_delays_user_code() {
         return skipped(STOLEN);
     }
     let (rows, storms_ns) = gaps("timers", "10000");
-    // On a busy machine the longest may be a preemption; half of them are not.
+    // On a busy machine the longest one may be a preemption. Half of them are not.
     let (usual_ns, longest_ns) = (storms_ns[storms_ns.len() / 2], *storms_ns.last().unwrap());
     let found = rows.of_kind("gap").filter(|gap| gap["class"] == "delayed" && gap["cpu"] == 1);
     let longest_late = found.filter_map(|gap| gap["late_ns"].as_f64()).fold(0.0, f64::max);
@@ -104,12 +107,12 @@ fn a_storm_of_timers_is_found_as_what_delays_user_code() {
 
 /// Masked time of one run, made and estimated.
 struct Injected {
-    /// The generator's `blind_time`.
+    /// Row `blind_time` of the generator.
     row: Value,
-    /// What its calls took, in ns, and how many they were.
+    /// Duration of its calls in ns, and their number.
     truth_ns: f64,
     calls: usize,
-    /// What of it may have been the hypervisor's: its clock also runs while that takes the CPU.
+    /// Time that may be the hypervisor's: the generator's clock also runs while the hypervisor takes the CPU.
     stolen_ns: f64,
 }
 
@@ -128,22 +131,24 @@ fn injected(arguments: &[&str]) -> Injected {
     Injected { row: row.clone(), truth_ns: calls_ns.iter().sum(), calls: calls_ns.len(), stolen_ns }
 }
 
-/// Until a timer's handler has begun, on this kind of machine; every span is longer by as much as it can be seen, in ns.
+/// Time until a timer's handler has begun, on this kind of machine, in ns. Every span appears longer by up to
+/// this.
 const ENTRY_NS: f64 = 15e3;
 
 mod nightly {
     use super::{ENTRY_NS, Injected, STOLEN, in_guest, injected, skipped};
 
-    // A bias of a tenth is found by chance and by the host: on some the hypervisor delays ticks.
+    // A bias of a tenth depends on chance and on the host: on some hosts the hypervisor delays ticks.
     #[test]
     fn masked_time_is_estimated_without_bias_and_intervals_hold_it() {
         if in_guest() {
             return skipped(STOLEN);
         }
-        // `cargo xtask nightly` asks for more rounds than one.
+        // `cargo xtask nightly` requests more than one round.
         let several = std::env::var("PMBPF_ROUNDS").is_ok_and(|rounds| rounds != "1");
         let runs = if several { 30 } else { 6 };
-        // Spans of about 1.5 ms, and of 0.1 ms, which is twice what a tick has to be late to count. They begin anywhere between two ticks.
+        // Spans of about 1.5 ms, and of 0.1 ms, which is twice the lateness that makes a tick count. They
+        // begin anywhere between two ticks.
         for arguments in [["10000", "150", "1", "12000"], ["1500", "1500", "1", "6000"]] {
             let (mut errors_ns, mut entries_ns, mut held) = (Vec::new(), 0.0, 0);
             for _ in 0..runs {
@@ -167,7 +172,8 @@ mod nightly {
             );
             let least_ns = -2.5 * standard_error_ns;
             assert!((least_ns..=entries_ns - least_ns).contains(&mean_ns), "{mean_ns} ±{standard_error_ns}");
-            // One interval in twenty misses what it is for: more than 2 of 6, or 5 of 30, happens once in 300 tests.
+            // One interval in twenty misses the true value. More than 2 misses of 6, or 5 of 30, happen once
+            // in 300 tests.
             let misses = if several { 5 } else { 2 };
             assert!(held + misses >= runs as usize, "{held} of {runs}");
         }
@@ -183,7 +189,8 @@ fn blind_time_is_estimated_with_an_interval_that_holds_it() {
     let bound = |name: &str| row[name].as_f64().unwrap();
     assert_eq!(row["how"], "sampled");
     assert!(bound("value") > 0.0, "{row}");
-    // Twice the interval: one of 95 % misses once in 20 runs, and the calls are not masked from their first to their last ns.
+    // Twice the interval. A 95 % interval misses once in 20 runs, and the calls are not masked from their
+    // first to their last ns.
     let (low, high) = (
         bound("value") - 2.0 * (bound("value") - bound("low")),
         bound("value") + 2.0 * (bound("high") - bound("value")),
@@ -194,7 +201,7 @@ fn blind_time_is_estimated_with_an_interval_that_holds_it() {
     );
 }
 
-/// Time that the hypervisor has taken from all CPUs (proc_stat(5), in 1/100 s), in ns.
+/// Returns the time that the hypervisor has taken from all CPUs (proc_stat(5), in 1/100 s), in ns.
 fn stolen_ns() -> f64 {
     let stat = std::fs::read_to_string("/proc/stat").unwrap();
     stat.lines().next().unwrap().split_whitespace().nth(8).unwrap().parse::<f64>().unwrap() * 1e7
@@ -215,10 +222,12 @@ fn nothing_masked_is_not_zero_but_at_most_so_much() {
     assert!(row["coverage"].as_f64() > Some(0.0), "{row}");
 }
 
-/// A millisecond: what two late ticks that only chance takes for masked make the lower bound of blind time.
+/// Tolerance of a millisecond: the lower bound of blind time from two late ticks that count as masked by
+/// chance.
 const CHANCE_NS: f64 = 1e6;
 
-/// Blind time of the target, and of the machine, of a run that ended well; `None` where the hypervisor delays so many ticks that it is not known.
+/// Returns the blind time of the target and of the machine, for a run that ended well. Returns `None` where
+/// it is unknown, because the hypervisor delays too many ticks.
 fn blind_of(output: &Output) -> Option<(Value, Value)> {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let blind = Rows::parse(&output.stderr).summary()["blind"].clone();
@@ -242,7 +251,7 @@ fn a_loop_that_reads_the_clock_masks_nothing() {
     if !in_guest() {
         let floor = &machine["floor"];
         assert!(floor["user_ticks"].as_u64() > Some(100), "its ticks find user code: {machine}");
-        // Those of its start and its end are the kernel's.
+        // Ticks in the kernel come from the program's start and end.
         let in_kernel = target["kernel_ticks"].as_f64().unwrap() / floor["user_ticks"].as_f64().unwrap();
         assert!(in_kernel < 0.2, "{machine}");
     }
@@ -253,7 +262,7 @@ fn handlers_that_delay_user_code_are_the_floor_and_not_masked() {
     if in_guest() {
         return skipped(STOLEN);
     }
-    // Its 10,000 timers expire together, for milliseconds, while it reads the clock.
+    // The 10,000 timers expire together, for milliseconds, while the program reads the clock.
     let masked = workload("masked", &[]);
     let arguments = ["--", &masked, "timers", "10000", "30", "1"];
     let Some((target, machine)) = blind_of(&output(&arguments)) else { return };
@@ -266,12 +275,13 @@ fn what_is_masked_is_told_from_what_a_hypervisor_does() {
     if in_guest() {
         return skipped(STOLEN);
     }
-    // The floor is known as well as there are ticks that found user code.
+    // The accuracy of the floor depends on the number of ticks in user code.
     let _busy = Started::new(&format!("exec taskset -c 0 {} 60", workload("spin", &["-g"])));
     let arguments = ["--", &workload("masked", &[]), "epoll", "10000", "100", "1"];
     let Some((target, machine)) = blind_of(&output(&arguments)) else { return };
     let number = |row: &Value, name: &str| row[name].as_f64().unwrap();
-    // Almost all of its late ticks came where the kernel lets interrupts in, so hardly less is sure than is estimated.
+    // Almost all of its late ticks came where the kernel re-enables interrupts, so the lower bound is close
+    // to the estimate.
     assert!(number(&target, "late_ticks") >= 20.0, "{machine}");
     assert!(number(&target, "sure_ticks") >= 0.8 * number(&target, "late_ticks"), "{machine}");
     assert!(number(&target["masked"], "low") > 0.3 * number(&target["masked"], "value"), "{machine}");

@@ -1,8 +1,9 @@
-//! What the kernel's verifier looks at when programs are loaded, most of a start, and what their maps take. `tests/live/budget.tsv` says
-//! how many instructions that are on one kernel, by way of attaching and program, and `tests/live/maps.tsv` how many bytes, by way and map;
-//! what changes a program or a row shows here before a user waits or pays for it.
+//! Instructions that the kernel's verifier processes when programs are loaded, which is most of a start, and
+//! the size of their maps. `tests/live/budget.tsv` lists the instructions on one kernel, by attach method and
+//! program. `tests/live/maps.tsv` lists the bytes, by method and map. A change of a program or a row shows
+//! here before a user waits or pays for it.
 //!
-//! `SNAPSHOTS=overwrite` writes the files anew, on that kernel.
+//! `SNAPSHOTS=overwrite` rewrites the files, on that kernel.
 
 use std::{fmt::Display, fs, path::Path, sync::LazyLock};
 
@@ -16,16 +17,17 @@ use crate::support::{Scratch, Started, counts, pmbpf, signal, wait_until};
 
 const BUDGET: &str = include_str!("budget.tsv");
 const MAPS: &str = include_str!("maps.tsv");
-/// The files are of a machine with two.
+/// Number of CPUs to which the files apply.
 const CPUS: u32 = 2;
-/// Another kernel's verifier looks at no more than this many times as much: that of 6.1 nine times at what runs for every task.
+/// Maximum factor for another kernel's verifier. That of 6.1 processes nine times as many instructions of the
+/// program that runs for every task.
 const ELSEWHERE: u64 = 10;
 
-/// What the kernel says of every way of attaching that it has, for two CPUs and 1,023 owners.
+/// Verifier results of every attach method that this kernel has, for two CPUs and 1,023 owners.
 static VERIFIED: LazyLock<Vec<(Attach, Verified)>> = LazyLock::new(|| {
     let root = Path::new("/");
     let mut machine = Machine::read(root).unwrap();
-    // Rows are by CPU, and maps as large as the plan says, whatever this machine has.
+    // Rows are per CPU, and maps have the plan's size, whatever this machine has.
     machine.cpu.possible = CPUS;
     let request = Request { owners_max: Some(1023), ..Request::default() };
     let plan = Plan::new(&request, &machine, root).unwrap();
@@ -36,18 +38,18 @@ static VERIFIED: LazyLock<Vec<(Attach, Verified)>> = LazyLock::new(|| {
     all
 });
 
-/// One line per name and number, as the files have them.
+/// Returns one line per name and number, as in the files.
 fn lines<'a, T: Display + 'a>(attach: Attach, numbers: impl IntoIterator<Item = &'a (String, T)>) -> String {
     let line = |(name, number): &(String, T)| format!("{}\t{name}\t{number}\n", attach.name());
     numbers.into_iter().map(line).collect()
 }
 
-/// `ours` is what a file says: on the kernel that its first line names, and with as many CPUs, to the last byte; elsewhere no number is
-/// above what `elsewhere` makes of the file's.
+/// Asserts that `ours` matches a file. On the kernel of the file's first line, with as many CPUs, every byte
+/// is equal. Elsewhere no number is above `elsewhere` of the file's.
 fn assert_as_in(file: &str, text: &str, ours: &str, elsewhere: fn(u64) -> u64) {
     let (kernel, lines) = text.split_once('\n').unwrap();
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
-    // Some maps have something for every CPU that the kernel knows.
+    // Some maps have an entry for every possible CPU.
     let cpus = Machine::read(Path::new("/")).unwrap().cpu.possible;
     if release.starts_with(kernel.trim_start_matches("# Linux ")) && cpus == CPUS {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/live").join(file);
@@ -70,14 +72,14 @@ fn assert_as_in(file: &str, text: &str, ours: &str, elsewhere: fn(u64) -> u64) {
     }
 }
 
-/// Is it the program of a sampling event that is not the first?
+/// Returns whether this is the program of a sampling event other than the first.
 fn is_copy(name: &str) -> bool {
     name.starts_with("sample_") || name.starts_with("hit_")
 }
 
 #[test]
 fn the_verifier_looks_at_no_more_than_it_did() {
-    // Programs of sampling events but the first are its copies.
+    // Programs of further sampling events are copies of the first one's.
     let own = |of: &'static Verified| of.instructions.iter().filter(|(name, _)| !is_copy(name));
     let ours: String = VERIFIED.iter().map(|(attach, of)| lines(*attach, own(of))).collect();
     assert_as_in("budget.tsv", BUDGET, &ours, |most| most * ELSEWHERE);
@@ -90,7 +92,7 @@ fn maps_take_no_more_memory_than_they_did() {
     assert_as_in("maps.tsv", MAPS, &ours, |most| 2 * most + 8192);
 }
 
-/// Read calls of a process so far (proc_pid_io(5)).
+/// Returns the read calls of a process so far (proc_pid_io(5)).
 fn reads(pid: u32) -> u64 {
     let io = fs::read_to_string(format!("/proc/{pid}/io")).unwrap();
     let line = io.lines().find_map(|line| line.strip_prefix("syscr: ")).unwrap();
@@ -112,6 +114,7 @@ fn a_drain_reads_a_handful_of_files_and_each_at_once() {
     let each = (reads(running.pid()) - before) as f64 / 30.0;
     signal(running.pid(), "INT");
     running.wait();
-    // Pressure of four resources, the CPUs that run, this process, what wakes the loop; and what a new process takes.
+    // Pressure of four resources, the CPUs that run, this process, the loop's wake-ups, and the reads of a
+    // new process.
     assert!(each <= 10.0, "{each} a drain");
 }

@@ -44,7 +44,7 @@ fn cpu_time_of_a_cgroup_is_its_cpu_stat_at_any_depth() {
 #[test]
 fn a_cgroup_that_is_made_again_is_counted_in_both_lives() {
     let (top, spin) = (Cgroup::new("again"), workload("spin", &["-g"]));
-    // Longer than what is read of a path at a time.
+    // A path longer than what is read at a time.
     let above = top.below(&"level/".repeat(30));
     for (way, _) in ways() {
         for by in ["cgroup", "process"] {
@@ -108,8 +108,8 @@ fn two_cgroups_that_share_a_cpu_get_their_shares() {
 
 #[test]
 fn a_task_that_moves_while_it_runs_is_billed_to_both() {
-    // The kernel brings a running task's time up to date at its ticks, and a hypervisor that holds the CPU delays some of them: then
-    // what was not booked before the move is booked after it.
+    // The kernel updates a running task's time at its ticks, and a hypervisor that holds the CPU delays some
+    // of them. Time not booked before the move is then booked after it.
     const ATTEMPTS: u32 = 3;
     for attempt in 1..=ATTEMPTS {
         let (ours, truth) = of_a_move();
@@ -122,7 +122,8 @@ fn a_task_that_moves_while_it_runs_is_billed_to_both() {
     }
 }
 
-/// CPU time in two cgroups of a task that moves from one to the other while it runs: ours, and the kernel's.
+/// Returns the CPU time in two cgroups of a task that moves between them while it runs: ours, and the
+/// kernel's.
 fn of_a_move() -> ([f64; 2], [f64; 2]) {
     let (from, to) = (Cgroup::new("from"), Cgroup::new("to"));
     let running = Running::start(&["--cgroup", &from.path, "--cgroup", &to.path]);
@@ -140,7 +141,7 @@ fn of_a_move() -> ([f64; 2], [f64; 2]) {
 
 #[test]
 fn a_task_that_is_moved_every_millisecond_is_billed_to_each_cgroup() {
-    // Each cgroup as long as the others; the first as long as both others, and in step with nothing.
+    // First equal turns, then a first turn as long as both others, in step with nothing.
     for turns_us in [[1000, 1000, 1000], [1600, 800, 800]] {
         for (way, _) in ways() {
             moved_often(way, turns_us.map(Duration::from_micros));
@@ -148,8 +149,9 @@ fn a_task_that_is_moved_every_millisecond_is_billed_to_each_cgroup() {
     }
 }
 
-/// Moves a busy task round three cgroups, which has it for so long in turn: what it did in each is what it was in each by the clock. The
-/// kernel's `cpu.stat` has the sum; each of its parts is what was accounted while the task was there, up to a tick late.
+/// Moves a busy task round three cgroups, with these turns. Its time in each equals its time there by the
+/// clock. The kernel's `cpu.stat` has the sum. Each part was accounted while the task was there, up to a tick
+/// late.
 fn moved_often(way: &str, turns: [Duration; 3]) {
     let groups = ["one", "two", "three"].map(Cgroup::new);
     let paths = groups.iter().flat_map(|group| ["--cgroup", &group.path]);
@@ -157,7 +159,7 @@ fn moved_often(way: &str, turns: [Duration; 3]) {
     let running = Running::start(&arguments);
     let hog = groups[0].spawn(&format!("chrt -r 10 taskset -c 1 {} 60", workload("spin", &["-g"])));
     wait_until("it runs", || groups[0].usage_ns() > 1e8);
-    // That CPU is the other task's alone.
+    // That CPU belongs to the other task alone.
     let (here, mut other) = (sched_getaffinity(None).unwrap(), CpuSet::new());
     other.set(0);
     sched_setaffinity(None, &other).unwrap();
@@ -171,7 +173,8 @@ fn moved_often(way: &str, turns: [Duration; 3]) {
         groups[next].enter(hog.pid());
         let now = Instant::now();
         in_each[turn] += now - entered;
-        // When the kernel moved it within that time is not known, which matters where another machine has this CPU for a while.
+        // The moment of the move within that time is unknown, which matters where another machine has this
+        // CPU for a while.
         unsure += (now - asked).saturating_sub(Duration::from_millis(2));
         (turn, entered) = (next, now);
     }
@@ -192,9 +195,10 @@ fn moved_often(way: &str, turns: [Duration; 3]) {
             .of_kind("metric")
             .find(|row| row["metric"] == "cpu_time" && row["owner"]["path"] == groups[index].path.as_str());
         let half_ns = row.map(|row| row["high"].as_f64().unwrap() - row["value"].as_f64().unwrap()).unwrap();
-        // What it did last it did where it was.
+        // The task's last time was spent where it was at the end.
         let end_ns = if index == turn { truth_ns - until_ns } else { 0.0 };
-        // What others or the hypervisor had of the CPU (50 ms of each second, if others want it: `sched_rt_runtime_us`) was in a few long spans.
+        // Time of others or of the hypervisor (50 ms of each second, if others want it:
+        // `sched_rt_runtime_us`) came in a few long spans.
         let distance = half_ns + end_ns + lost_ns.abs() + unsure.as_nanos() as f64;
         assert_close(&shown, ours[index], expected_ns, 0.01, distance);
     }
@@ -257,13 +261,13 @@ fn a_cgroup_that_only_holds_others_has_a_row() {
             let row = rows.of_kind("metric").find(is_same).unwrap();
             assert_eq!(row["owner"]["id"].as_u64(), Some(id(path)), "{row}");
         }
-        // What is above a target holds more than what was counted.
+        // A cgroup above a target holds more than was counted.
         let above = rows.of_kind("metric").any(|row| row["owner"]["path"] == "/");
         assert_eq!(above, arguments == ["--all-cgroups"]);
     }
 }
 
-/// A cgroup's id: the inode of its folder.
+/// Returns a cgroup's id: the inode of its folder.
 fn id(path: &str) -> u64 {
     let mount = Layout::read(Path::new("/")).unwrap().v2.unwrap();
     std::fs::metadata(mount.join(&path[1..])).unwrap().ino()
@@ -316,10 +320,10 @@ fn in_a_cgroup_namespace_of_its_own_it_finds_itself_in_the_hosts_hierarchy() {
     let _spin = group.spawn(&format!("{} 60", workload("spin", &["-g"])));
     let pmbpf = pmbpf().get_program().to_owned();
     let arguments = "run --cgroup self -d 500ms --no-sampling --json --quiet";
-    // As in a container that has the host's /sys/fs/cgroup in place of its own.
+    // As in a container that has the host's /sys/fs/cgroup instead of its own.
     let mut inside = group.spawn(&format!("unshare --cgroup {} {arguments}", pmbpf.display()));
     let rows = Rows::parse(inside.wait().as_bytes());
-    // Beside other work it has little of a CPU.
+    // Next to other work it gets little of a CPU.
     let cpu_time = rows.of_cgroup("cpu_time", &group.path);
     assert!(cpu_time > 10e6, "{cpu_time} ns");
     let missing = rows.summary()["missing"].to_string();

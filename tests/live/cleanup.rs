@@ -1,4 +1,4 @@
-//! However pmbpf ends, nothing of it stays: no program, map or link, no changed setting.
+//! Cleanup: however pmbpf ends, it leaves no program, map or link, and no changed setting.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,10 +19,12 @@ use crate::{
     workloads::workload,
 };
 
-/// Programs, maps and links of one run: their kinds and ids. Whatever else is loaded on the machine is somebody else's.
+/// Programs, maps and links of one run: their kinds and ids. Other objects on the machine belong to other
+/// programs.
 pub(crate) type Objects = BTreeSet<(&'static str, u32)>;
 
-/// What a process's descriptors hold (proc_pid_fdinfo(5)); nothing if it is gone.
+/// Returns the BPF objects of a process's descriptors (proc_pid_fdinfo(5)), or nothing if the process is
+/// gone.
 pub(crate) fn held_by(pid: u32) -> Objects {
     let mut objects = Objects::new();
     for entry in fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten().flatten() {
@@ -36,7 +38,7 @@ pub(crate) fn held_by(pid: u32) -> Objects {
     objects
 }
 
-/// Those that the kernel still has.
+/// Returns the objects that the kernel still has.
 pub(crate) fn left(objects: &Objects) -> Objects {
     let programs = loaded_programs().filter_map(Result::ok).map(|info| ("prog_id", info.id()));
     let maps = loaded_maps().filter_map(Result::ok).map(|info| ("map_id", info.id()));
@@ -44,7 +46,7 @@ pub(crate) fn left(objects: &Objects) -> Objects {
     programs.chain(maps).chain(links).filter(|object| objects.contains(object)).collect()
 }
 
-/// Stops a process, so that it loads nothing more, and says what it holds.
+/// Stops a process, so that it loads nothing more, and returns its objects.
 fn stopped(pid: u32) -> Objects {
     signal(pid, "STOP");
     wait_until("it is stopped or gone", || {
@@ -55,14 +57,15 @@ fn stopped(pid: u32) -> Objects {
     held_by(pid)
 }
 
-/// Is a program of this name among them?
+/// Returns whether a program of this name is among them.
 fn has_program(objects: &Objects, name: &str) -> bool {
     loaded_programs()
         .filter_map(Result::ok)
         .any(|info| info.name_as_str() == Some(name) && objects.contains(&("prog_id", info.id())))
 }
 
-/// Settings that a collector could be tempted to change. The kernel itself lowers `perf_event_max_sample_rate`.
+/// Returns settings that a collector could be tempted to change. The kernel itself lowers
+/// `perf_event_max_sample_rate`.
 fn settings() -> BTreeMap<String, String> {
     let names = [
         "kernel/bpf_stats_enabled",
@@ -77,7 +80,7 @@ fn settings() -> BTreeMap<String, String> {
     names.iter().map(|name| ((*name).to_owned(), read(name))).collect()
 }
 
-/// Kills pmbpf at times from before its first map to well into counting, and looks at what stays.
+/// Kills pmbpf at times from before its first map to well into counting, and checks that nothing stays.
 fn killed_it_leaves_nothing(arguments: &[&str]) {
     let settings_before = settings();
     let start = || {
@@ -113,7 +116,7 @@ fn killed_at_any_point_it_leaves_nothing() {
 
 #[test]
 fn a_server_that_is_killed_at_any_point_leaves_nothing() {
-    // Nobody is there.
+    // No collector listens at that address.
     killed_it_leaves_nothing(&["serve", "--listen", "127.0.0.1:0", "--otlp-profiles", "http://127.0.0.1:1"]);
 }
 
@@ -138,7 +141,7 @@ fn an_ordinary_end_leaves_nothing_either() {
 #[test]
 fn a_command_that_waits_dies_with_pmbpf() {
     let marker = Scratch::new("never");
-    // Killed before the command is let go: it must never run.
+    // Killed before the command is released: it must never run.
     for milliseconds in [5, 20, 40, 60] {
         let mut child = pmbpf()
             .args(["run", "--", "sh", "-c", &format!("sleep 0.3; touch {}", marker.as_str())])
@@ -156,7 +159,7 @@ fn a_command_that_waits_dies_with_pmbpf() {
     }
 }
 
-/// Whoever's child is left behind when its parent ends becomes this process's.
+/// Subreaper: adopts the children that other processes leave behind.
 struct Adopting;
 
 impl Adopting {
@@ -165,7 +168,7 @@ impl Adopting {
         Self
     }
 
-    /// What children this process has, by id and name; they are gone afterwards.
+    /// Returns this process's children by id and name, and reaps them.
     fn children() -> Vec<(u32, String)> {
         let lists = fs::read_dir("/proc/self/task").unwrap().flatten();
         let lists = lists.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
@@ -187,7 +190,8 @@ impl Drop for Adopting {
     }
 }
 
-/// In a container the first process may be one that waits for nobody: what a run leaves behind would be a zombie there as long as it lives.
+/// Tests that a run reaps its children. In a container the first process may not reap orphans, and they would
+/// stay zombies as long as it lives.
 #[test]
 fn no_process_is_left_behind() {
     let (_adopting, spin) = (Adopting::begin(), workload("spin", &["-g"]));
@@ -196,7 +200,7 @@ fn no_process_is_left_behind() {
         &["-F", "999", "--unwind", "dwarf", "--stacks"],
         &["-I", "100ms", "-F", "999"],
     ];
-    // The first to end was now the one and now the other.
+    // The process that ends first differed from run to run.
     for arguments in std::iter::repeat_n(ways, 3).flatten() {
         let ended = pmbpf().arg("run").args(arguments).args(["--", &spin, "0.3"]).output().unwrap();
         let said = text(&ended.stderr);

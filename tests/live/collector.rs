@@ -1,4 +1,4 @@
-//! A collector that pmbpf pushes to by OTLP over HTTP.
+//! OTLP collector over HTTP, to which pmbpf pushes.
 
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
@@ -9,10 +9,10 @@ use std::{
 
 use flate2::read::MultiGzDecoder;
 
-/// Heads and bodies, as they came.
+/// Heads and bodies of requests, as received.
 pub(crate) type Requests = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
 
-/// A collector that takes everything, and keeps what it is given.
+/// Collector that accepts everything and stores what it receives.
 pub(crate) struct Collector {
     pub(crate) address: SocketAddr,
     pub(crate) requests: Requests,
@@ -23,7 +23,7 @@ impl Collector {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (address, requests) = (listener.local_addr().unwrap(), Arc::new(Mutex::new(Vec::new())));
         let kept = Arc::clone(&requests);
-        // It ends with the process.
+        // The thread ends with the process.
         thread::spawn(move || {
             for stream in listener.incoming() {
                 let mut stream = stream.unwrap();

@@ -1,4 +1,4 @@
-//! The contract of the command line: exit codes, signals, streams.
+//! Contract of the command line: exit codes, signals, streams.
 
 use std::{
     process::{Command, Stdio},
@@ -52,7 +52,7 @@ fn the_command_keeps_its_name_and_environment() {
     assert_eq!(text(&output.stdout), "sh\nsh\n");
 }
 
-/// A run that is stopped by a signal: exit code and what it printed, and how long it took.
+/// Stops a run by a signal and returns its exit code, its output, and the time that stopping took.
 fn stopped_by(name: &str, arguments: &[&str]) -> (Option<i32>, String, Duration) {
     let recording = Scratch::new("signals");
     let child = pmbpf()
@@ -66,7 +66,7 @@ fn stopped_by(name: &str, arguments: &[&str]) -> (Option<i32>, String, Duration)
     let asked = Instant::now();
     signal(child.id(), name);
     let output = child.wait_with_output().unwrap();
-    // Standard output is a command's own.
+    // Standard output belongs to the command.
     let results = if arguments.contains(&"--") { output.stderr } else { output.stdout };
     (output.status.code(), text(&results), asked.elapsed())
 }
@@ -94,7 +94,8 @@ fn a_signal_is_passed_on_to_the_command() {
 
 #[test]
 fn ctrl_c_gives_the_commands_own_code() {
-    // A job that a script puts into the background ignores SIGINT, and so does what it starts: not this command.
+    // A job that a script puts into the background ignores SIGINT, and so do its children. This command
+    // resets that.
     let loop_until_int = "trap 'exit 5' INT; while :; do sleep 0.05; done";
     let (code, _, _) = stopped_by("INT", &["--", "env", "--default-signal=INT", "sh", "-c", loop_until_int]);
     assert_eq!(code, Some(5));
@@ -118,7 +119,7 @@ fn a_reader_that_goes_away_is_no_error() {
 #[test]
 fn without_rights_the_message_names_the_call_and_the_least_fix() {
     let release = pmbpf().get_program().to_owned();
-    // A copy that an unprivileged user can reach.
+    // A copy that an unprivileged user can execute.
     let copy = Scratch::new("unprivileged");
     std::fs::copy(release, &copy.0).unwrap();
     let unprivileged = |arguments: &[&str]| {
@@ -212,7 +213,7 @@ fn every_way_of_attaching_counts_and_says_why_no_better_one_is_used() {
         let rows = run(&["--attach", way, "-d", "500ms"]);
         let header = rows.of_kind("header").next().unwrap();
         assert_eq!(header["attach"], name);
-        // One reason for each better way, which here is the one above.
+        // One reason for each better method, which here is the one above.
         let refused = usize::from(name == "raw_tp");
         assert_eq!(header["attach_refused"].as_array().unwrap().len(), refused, "{header}");
         assert!(rows.total("cpu_time") > 1e6, "{way}: {}", rows.total("cpu_time"));
@@ -304,7 +305,7 @@ fn types_of_another_kernel_are_refused() {
     };
     let same = run(&own);
     assert!(same.status.success(), "{}", text(&same.stderr));
-    // As if these two fields had changed places: page faults with and without I/O.
+    // Swaps two fields: page faults with and without I/O.
     let mut other = own;
     let names = [&b"\0min_flt\0"[..], b"\0maj_flt\0"];
     let at = names.map(|name| other.windows(name.len()).position(|bytes| bytes == name).unwrap());
@@ -313,7 +314,7 @@ fn types_of_another_kernel_are_refused() {
     let refused = run(&other);
     let said = text(&refused.stderr);
     assert_eq!(refused.status.code(), Some(5), "{said}");
-    assert!(said.contains("types of another kernel") && said.contains("leave --btf out"), "{said}");
+    assert!(said.contains("not the BTF of the running kernel") && said.contains("leave --btf out"), "{said}");
 }
 
 #[test]

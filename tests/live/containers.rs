@@ -1,5 +1,5 @@
-//! In a container with PID, mount and cgroup namespaces of its own, and from the host: both say of it what perf and the kernel's
-//! accounts say.
+//! Containers with their own PID, mount and cgroup namespaces, measured from inside and from the host. Both
+//! agree with perf and with the kernel's accounts.
 
 use std::{
     fs,
@@ -20,17 +20,18 @@ use crate::{
     workloads::workload,
 };
 
-/// Where pmbpf and the workload are there.
+/// Folder of pmbpf and the workload in the container.
 const WORK: &str = "/work";
 
-/// A privileged container that sleeps; it and podman's storage vanish with their owner.
+/// Privileged container that sleeps. It is removed on drop together with podman's storage.
 struct Container {
     podman: Podman,
     name: String,
 }
 
 impl Container {
-    /// None where podman, runc or perf is missing, or podman cannot start anything; that is said.
+    /// Starts a container, or returns `None` with a message where podman, runc or perf is missing or podman
+    /// cannot start anything.
     fn start() -> Option<Self> {
         let container = Self { podman: Podman::new(&["podman", "runc", "perf"])?, name: unique("container") };
         container.make_folders();
@@ -66,12 +67,12 @@ impl Container {
         }
     }
 
-    /// All that runs in it is below.
+    /// Returns the cgroup above everything that runs in the container.
     fn cgroup(&self) -> &Cgroup {
         &self.podman.cgroup
     }
 
-    /// Runs a shell script in it, with `$PMBPF` and `$SPIN`.
+    /// Runs a shell script in the container, with `$PMBPF` and `$SPIN`.
     fn shell(&self, script: &str) -> Output {
         let mut command = self.podman.command();
         command.arg("exec").arg("--env").arg(format!("PMBPF={WORK}/pmbpf"));
@@ -79,7 +80,7 @@ impl Container {
         command.args([&self.name, "sh", "-c", script]).output().unwrap()
     }
 
-    /// The same, of which it is known that it succeeds; what it prints.
+    /// Runs a script that must succeed, and returns its output.
     fn prints(&self, script: &str) -> String {
         let output = self.shell(script);
         assert!(output.status.success(), "{script}: {}: {}", output.status, text(&output.stderr));
@@ -90,7 +91,7 @@ impl Container {
         Rows::parse(self.prints(script).as_bytes())
     }
 
-    /// Starts `$SPIN`; its id in the container, and the host's.
+    /// Starts `$SPIN` and returns its id in the container and on the host.
     fn spins(&self) -> (u64, u32) {
         let inside = self.prints("$SPIN 600 > /dev/null 2>&1 & echo $!").trim().parse().unwrap();
         let is_ours = |id: &u32| {
@@ -102,7 +103,7 @@ impl Container {
         (inside, host)
     }
 
-    /// Host's ids of what runs in it.
+    /// Returns the host's ids of the container's processes.
     fn processes(&self) -> Vec<u32> {
         let below = fs::read_dir(self.cgroup().folder()).unwrap().flatten().map(|entry| entry.path());
         let lists = below.filter_map(|path| fs::read_to_string(path.join("cgroup.procs")).ok());
@@ -110,7 +111,7 @@ impl Container {
     }
 }
 
-/// Folders with the host's programs, and where they lead to if they are links.
+/// Returns the folders with the host's programs, and the targets of those that are links.
 fn system_folders() -> Vec<(&'static str, Option<PathBuf>)> {
     let there =
         ["usr", "bin", "sbin", "lib", "lib64"].into_iter().filter(|name| Path::new("/").join(name).exists());
@@ -126,13 +127,13 @@ fn names(rows: &Rows) -> Vec<&Value> {
     rows.of_kind("hot").map(|row| &row["frame"]["function"]).collect()
 }
 
-/// CPU time of a process's threads that live, in ns.
+/// Returns the CPU time of a process's live threads, in ns.
 fn cpu_time_ns(pid: u32) -> f64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/schedstat")).unwrap();
     stat.split(' ').next().unwrap().parse().unwrap()
 }
 
-/// How long a task ran, as `perf stat -x,` says in milliseconds.
+/// Returns the task clock of `perf stat -x,`, which reports milliseconds, in ns.
 pub(crate) fn task_clock_ns(report: &str) -> f64 {
     let line = report.lines().find(|line| line.contains("task-clock")).unwrap_or_else(|| panic!("{report}"));
     line.split(',').next().unwrap().parse::<f64>().unwrap() * 1e6
@@ -176,7 +177,7 @@ fn a_process_in_a_container_has_its_id_inside_and_another_outside() {
     let rows = run(&["--quiet", "-d", "1s", "-p", &host.to_string()]);
     let (ours, most) = (rows.sum("cpu_time", is_process(host)), cpu_time_ns(host) - before);
     assert!(ours > 0.05e9 && ours < most, "{ours} of {most}");
-    // Its file lies where only the container has it.
+    // The executable exists only in the container's mounts.
     assert!(names(&rows).iter().any(|name| *name == "hot_leaf"), "{:?}", names(&rows));
     signal(host, "KILL");
 }
@@ -230,7 +231,7 @@ fn io_of_a_command_in_a_container_is_its_own_inside_and_its_cgroups_outside() {
             && owner["pid"].as_u64().is_some_and(|id| id < 1000)
     };
     assert_close("inside", all(&inside, &is_dd), truth, 0.02, 0.0);
-    // Its row holds what is below it.
+    // The row includes the subtree.
     let is_its = |owner: &Value| owner["path"] == path.as_str();
     assert_close("outside", all(&outside, &is_its), truth, 0.02, 0.0);
 }
@@ -238,7 +239,7 @@ fn io_of_a_command_in_a_container_is_its_own_inside_and_its_cgroups_outside() {
 #[test]
 fn doctor_in_a_container_says_what_works_there() {
     let Some(container) = Container::start() else { return };
-    // It exits with 0, so pmbpf can run there.
+    // `doctor` exits with 0, so pmbpf can run there.
     let report = container.rows("$PMBPF doctor --json");
     let check = |name: &str| {
         let mut checks = report.of_kind("doctor");
@@ -247,7 +248,8 @@ fn doctor_in_a_container_says_what_works_there() {
     let ids = check("process ids")["found"].as_str().unwrap();
     assert!(ids.contains("ids are those of this namespace"), "{ids}");
     assert_eq!(check("io programs (block)")["status"], "ok");
-    // Runs agree with it: there is no hierarchy to attach programs on packets to where the container has none mounted.
+    // Runs agree with `doctor`: without a mounted hierarchy in the container, packet programs cannot be
+    // attached.
     let packets = check("io programs (packets)")["status"] == "ok";
     let io = container.rows("$PMBPF io --json --quiet -d 200ms");
     let missing = io.summary()["missing"].as_array().unwrap();
@@ -294,7 +296,7 @@ fn a_container_is_found_and_shown_by_its_name() {
     assert!(text(&gone.stderr).contains(&format!("no cgroup `{name}`")), "{}", text(&gone.stderr));
 }
 
-/// What a server of metrics sees of the container: its name, and what the kernel accounts.
+/// Asserts the series that `pmbpf serve` exposes for the container: its name, and the kernel's accounts.
 fn is_served(container: &Container) {
     let server = Server::start(&["--cgroup", &container.cgroup().path]);
     let target = format!("podman:{}", container.name);
@@ -313,11 +315,11 @@ fn is_served(container: &Container) {
     );
 }
 
-/// Scripts that work for a while, and for ever.
+/// Scripts of finite and of endless work.
 pub(crate) const WORK_ONCE: &str = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
 const WORK_ALWAYS: &str = "while :; do :; done";
 
-/// The cgroup of a container, by its id.
+/// Returns the cgroup of a container, by its id.
 pub(crate) fn cgroup_of(podman: &Podman, id: &str) -> Cgroup {
     podman.cgroup.existing(&format!("libpod-{id}"))
 }
@@ -337,7 +339,7 @@ fn containers_of_an_image_are_found_by_name_and_a_restart_is_followed() {
         podman.start(&front, &["--pod", &pod], WORK_ALWAYS),
     ];
     let cgroup = cgroup_of(&podman, &ids[0]);
-    // Work in each life, over when it is looked at.
+    // Work in each life, finished when it is read.
     let running = Running::start(&["--cgroup", &web]);
     let before = cgroup.settled_usage_ns();
     let work = || podman.prints(&["exec", &web, "/bin/busybox", "sh", "-c", WORK_ONCE]);
@@ -359,7 +361,7 @@ fn containers_of_an_image_are_found_by_name_and_a_restart_is_followed() {
     for name in [&batch, &front] {
         assert!(all.sum("cpu_time", called(name)) > 50e6, "{name}");
     }
-    // Two of one name: of another runtime's kind, the unit that systemd would have.
+    // Two of one name: the other is of another runtime's kind, the unit that systemd would have.
     let unit = podman.cgroup.below(&format!("{batch}.service"));
     let two = pmbpf().args(["run", "-d", "300ms", "--cgroup", &batch]).output().unwrap();
     let said = text(&two.stderr);

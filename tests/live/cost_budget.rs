@@ -1,5 +1,5 @@
-//! A budget of what counting may cost: what a run can do without is stopped where it costs more, intervals before have their numbers, and
-//! the rest is measured as ever.
+//! Cost budget of counting: optional parts of a run are stopped where it costs more. Earlier intervals keep
+//! their numbers, and the rest is measured as before.
 
 use serde_json::Value;
 
@@ -8,25 +8,25 @@ use crate::{
     workloads::workload,
 };
 
-/// What is stopped, in order, until nothing is left to be.
+/// Parts in the order in which they are stopped, until none is left.
 const ORDER: [&str; 4] = ["interrupt handlers", "samples", "run-queue latency", "a cost within the budget"];
-/// A metric of each of the first three, and where its number stands.
+/// Metric of each of the first three, with the field of its number.
 const METRICS: [(&str, &str); 3] =
     [("interrupts.time", "value"), ("samples", "value"), ("runqueue_latency", "count")];
 
-/// What was stopped of a run, with why.
+/// Returns the stopped parts of a run, with their reasons.
 fn stopped(rows: &Rows) -> Vec<(&str, &str)> {
     let missing = rows.summary()["missing"].as_array().unwrap();
     let told = missing.iter().map(|row| (row["what"].as_str().unwrap(), row["why"].as_str().unwrap()));
     told.filter(|(what, _)| ORDER.contains(what)).collect()
 }
 
-/// The target's metric, by interval where there are several.
+/// Returns the target's rows of a metric, by interval where there are several.
 fn of_target<'a>(rows: &'a Rows, metric: &str) -> Vec<&'a Value> {
     rows.0.iter().filter(|row| row["owner"]["kind"] == "target" && row["metric"] == metric).collect()
 }
 
-/// How often a program ran while it was measured.
+/// Returns the number of measured runs of a program.
 fn runs(rows: &Rows, program: &str) -> f64 {
     let programs = rows.summary()["self"]["programs"].as_array().unwrap();
     let found = programs.iter().find(|row| row["name"] == program);
@@ -61,7 +61,7 @@ fn work_is_stopped_in_order_as_long_as_counting_costs_too_much() {
         let used = rows.total("cpu_time");
         assert!((least * 0.99 - tick_ns()..most + tick_ns()).contains(&used), "{used} of {least} to {most}");
     }
-    // They are detached: the tick, which comes as often as ever where a task spins, is not seen any more.
+    // The programs are detached: the tick comes as often as before where a task spins, but is no longer seen.
     let [begins, timers] = ["softirq_begin", "timer"].map(|program| runs(&rows, program));
     assert!(begins > 0.0 && begins < timers / 2.0, "{begins} of {timers}");
 }

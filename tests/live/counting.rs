@@ -1,4 +1,5 @@
-//! Counters against the kernel's own numbers and against `perf stat`, for workloads that do a thing exactly N times.
+//! Counters against the kernel's own numbers and against `perf stat`, for workloads that repeat an operation
+//! exactly N times.
 
 use std::{
     fs,
@@ -24,7 +25,8 @@ use pmbpf::{
     table::event_syntax::{List, SelectedGroup, resolve},
 };
 
-/// The events of `notation` on this machine; tracepoints come from a tracefs mounted for this test alone.
+/// Resolves the events of `notation` on this machine. Tracepoints come from a tracefs mounted for this test
+/// alone.
 fn events(notation: &str) -> Vec<SelectedGroup> {
     let mut catalog = Catalog::read(Path::new("/")).unwrap();
     // Guests have it mounted, and no program to mount it with.
@@ -35,7 +37,7 @@ fn events(notation: &str) -> Vec<SelectedGroup> {
     resolve(&List::parse(notation).unwrap(), &catalog).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// tracefs at the usual place below a root of its own, unmounted with its owner.
+/// Mount of tracefs at the usual place below a separate root, unmounted on drop.
 struct Tracefs {
     root: std::path::PathBuf,
     place: std::path::PathBuf,
@@ -55,7 +57,7 @@ impl Tracefs {
 impl Drop for Tracefs {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg(&self.place).status();
-        // Folder by folder: what is still mounted must not be emptied.
+        // Folder by folder: a folder that is still mounted must not be emptied.
         for part in ["sys/kernel/tracing", "sys/kernel", "sys", ""] {
             let _ = fs::remove_dir(self.root.join(part));
         }
@@ -66,7 +68,7 @@ fn online() -> Vec<Cpu> {
     Processor::read(Path::new("/")).unwrap().online
 }
 
-/// The sum of one event's counters; it must have been counted all the time.
+/// Returns the sum of one event's counters. The event must have been counted all the time.
 #[track_caller]
 fn total(readings: &[Reading], index: u32) -> f64 {
     let value = counts::sum(readings.iter().filter(|reading| reading.index == index));
@@ -75,7 +77,7 @@ fn total(readings: &[Reading], index: u32) -> f64 {
     known.estimate
 }
 
-/// Counts of what a shell runs, from its exec on.
+/// Returns the counts of a shell command, from its exec on.
 fn count_command(notation: &str, script: &str) -> Vec<Reading> {
     let waiting = Waiting::new(script);
     let counting = Counting::open(&events(notation), &CountTarget::Command(waiting.pid())).unwrap();
@@ -84,7 +86,8 @@ fn count_command(notation: &str, script: &str) -> Vec<Reading> {
     counting.read().unwrap()
 }
 
-/// What `perf stat` counts for a shell command: its value column. In mounts of its own, as it mounts tracefs and leaves it.
+/// Returns the value column of `perf stat` for a shell command. It runs in a separate mount namespace,
+/// because perf mounts tracefs and leaves it.
 fn perf_stat(notation: &str, script: &str) -> Vec<f64> {
     let mut perf = Command::new("unshare");
     perf.args(["--mount", "perf", "stat", "-x", ";", "-e", notation, "--", "sh", "-c", script]);
@@ -94,7 +97,7 @@ fn perf_stat(notation: &str, script: &str) -> Vec<f64> {
     lines.lines().filter_map(|line| line.split(';').next()?.parse().ok()).collect()
 }
 
-/// Forks exactly 200 times and touches memory the same way each time.
+/// Script that forks exactly 200 times and touches memory the same way each time.
 const FORKS: &str = "i=0; while [ $i -lt 200 ]; do /bin/true; i=$((i+1)); done";
 
 #[test]
@@ -103,7 +106,7 @@ fn a_command_s_forks_are_counted_exactly_as_perf_counts_them() {
     let readings = count_command(notation, &format!("sh -c '{FORKS}'"));
     let truth = perf_stat(notation, FORKS);
     let ours = [total(&readings, 0), total(&readings, 1)];
-    // perf sees its own exec of the shell too, and so do we.
+    // perf counts its own exec of the shell too, and so does pmbpf.
     assert_eq!(ours, truth[..2]);
     assert_eq!(ours, [200.0, 201.0]);
 }
@@ -146,7 +149,7 @@ fn the_time_stamp_counter_runs_alike_on_every_cpu_and_as_the_clock_does() {
     let rate = |reading: &Reading| reading.value as f64 / reading.enabled_ns as f64;
     for reading in &readings {
         assert!(reading.enabled_ns >= 290_000_000 && reading.running_ns == reading.enabled_ns);
-        // The host of an emulated CPU may stop it between two readings.
+        // The host may stop an emulated CPU between two readings.
         let share = if in_guest() { 0.02 } else { 0.001 };
         assert_close("ticks a ns", rate(reading), rate(&readings[0]), share, 0.0);
     }
@@ -197,7 +200,7 @@ fn a_cgroup_s_faults_are_its_own() {
     assert!(counts::sum(&nothing).known().is_none(), "what never ran is missing, not 0");
 }
 
-/// Starts processes from a thread of ours: five each.
+/// Starts five processes from a thread of ours.
 fn fork_five_times() {
     for _ in 0..5 {
         assert!(Command::new("/bin/true").status().unwrap().success());
@@ -242,7 +245,7 @@ fn a_thread_that_comes_later_counts_if_it_is_inherited_and_only_then() {
         std::thread::spawn(fork_five_times).join().unwrap();
         counting.read().unwrap().iter().map(|reading| reading.value).sum::<u64>()
     };
-    // The thread itself is one more, since the kernel makes it like a process.
+    // The thread itself is one more, because the kernel creates it like a process.
     assert_eq!(forks(Inherit::Yes), 6);
     assert_eq!(forks(Inherit::No), 1);
 }
@@ -254,7 +257,7 @@ fn a_box_counts_no_single_task() {
     let target = CountTarget::Threads(vec![std::process::id()], Inherit::No);
     let error: OpenError = Counting::open(&groups, &target).unwrap_err();
     let hint = error.hint(&Privileges::read(Path::new("/"))).unwrap();
-    assert!(hint.contains("cannot tell tasks apart"), "{error}: {hint}");
+    assert!(hint.contains("cannot distinguish tasks"), "{error}: {hint}");
     let system = Counting::open(&groups, &CountTarget::System(online())).unwrap();
     assert_eq!(system.counters(), 1, "one counter on the CPU that the uncore PMU names");
 }

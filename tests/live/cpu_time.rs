@@ -1,5 +1,5 @@
-//! Where the CPUs' time went: what is given to tasks, idle, interrupts and the hypervisor is all there was, on every CPU and in every
-//! interval.
+//! CPU time accounting: tasks, idle, interrupts and the hypervisor add up to all time, on every CPU and in
+//! every interval.
 
 use std::{
     fs,
@@ -18,18 +18,20 @@ use crate::{
 /// Closing error that is allowed.
 const SHARE: f64 = 0.001;
 
-/// How far two clocks that are read one after the other may be apart at both ends of a run, in ns: an emulator's CPU may stand in between.
+/// Returns the allowed distance of two clocks that are read one after the other at both ends of a run, in ns.
+/// An emulator's CPU may stand still in between.
 fn edges_ns() -> f64 {
     if in_guest() { 1e7 } else { 0.0 }
 }
 
-/// The same at the ends of an interval inside a run. Where the TSC is unstable, the scheduler's clock stands until a tick that is late has
-/// come, and makes up for it then (kernel/sched/clock.c, `sched_clock_local`).
+/// Returns the same distance for the ends of an interval inside a run. Where the TSC is unstable, the
+/// scheduler's clock stands until a late tick, and catches up then (kernel/sched/clock.c,
+/// `sched_clock_local`).
 fn edges_inside_ns() -> f64 {
     if in_guest() { 5e7 } else { 0.0 }
 }
 
-/// What the kernel tells of a CPU since boot, in ns.
+/// Kernel accounting of a CPU since boot, in ns.
 struct Told {
     idle: f64,
     interrupts: f64,
@@ -46,8 +48,8 @@ fn told() -> Vec<Told> {
     stat.lines().filter_map(cpu).collect()
 }
 
-/// CPU time so far of what this host lets no program see, its first process, with its threads that have ended: /proc has those to 10 ms
-/// only. In guests everything is seen.
+/// Returns the CPU time so far of this host's first process, which no program sees, with its ended threads:
+/// /proc has those to 10 ms only. In guests everything is seen.
 fn hidden_so_far() -> f64 {
     if in_guest() {
         return 0.0;
@@ -60,15 +62,15 @@ fn of(row: &Value, name: &str) -> f64 {
     row[name].as_f64().unwrap_or(0.0)
 }
 
-/// A run of everything beside `load`: what is not attributed of each CPU and interval, and how the whole compares with what the kernel
-/// tells.
+/// Asserts for a run of everything with `load` that each CPU and interval is attributed, and that the whole
+/// agrees with the kernel's accounting.
 fn assert_closes(what: &str, way: &str, load: impl FnOnce() -> Vec<Started>) {
     let hidden = hidden_so_far();
     let mut started = load();
     let running = Running::start(&["--attach", way]);
     let (before, begun) = (told(), Instant::now());
     sleep(Duration::from_millis(4200));
-    // On a busy host it was longer.
+    // On a busy host it took longer.
     let (took, after) = (begun.elapsed(), told());
     let (_, rows) = running.stop_and_replay(&["-I", "1s"]);
     started.iter_mut().for_each(|one| drop(one.wait()));
@@ -83,16 +85,18 @@ fn assert_closes(what: &str, way: &str, load: impl FnOnce() -> Vec<Started>) {
     let books = &quality["books"];
     let allowed = hidden + edges_ns() + SHARE * of(books, "capacity_ns");
     assert!(of(books, "rest_ns").abs() <= allowed, "{what}, {way}: {books} beyond {allowed}");
-    // All of the time that rates are divided by, however long it took to begin and to end.
+    // Coverage of the time by which rates are divided, however long beginning and ending took.
     let covered = of(books, "capacity_ns") / (of(rows.summary(), "duration_ns") * before.len() as f64);
     assert!((covered - 1.0).abs() < SHARE, "{what}, {way}: {covered} of the interval: {books}");
-    // An emulated CPU is slow between being idle and a task, which each side has as the other's; Linux 7.2 tells of more than there is.
+    // An emulated CPU is slow between idle and a task, and each side attributes that time to the other. Linux
+    // 7.2 reports more than there is.
     if !in_guest() {
         assert_is_told(&format!("{what}, {way}"), &rows, (&before, &after), (took, hidden));
     }
 }
 
-/// Idle time and interrupts are what the kernel tells, as far as it does: in steps of 10 ms, over a span that ends earlier.
+/// Asserts that idle time and interrupts agree with the kernel within its accuracy: in steps of 10 ms, over a
+/// span that ends earlier.
 fn assert_is_told(
     what: &str,
     rows: &Rows,
@@ -103,9 +107,10 @@ fn assert_is_told(
     let cpus = before.len() as f64;
     let passed =
         |pick: fn(&Told) -> f64| after.iter().map(pick).sum::<f64>() - before.iter().map(pick).sum::<f64>();
-    // What it was read beside: the run's own length is the longer one by its start and its end.
+    // Excess of the run's length over the span between readings, from its start and its end.
     let around = of(books, "capacity_ns") - took.as_nanos() as f64 * cpus;
-    // The kernel's begins later in every span, and without the interrupts in it (kernel/time/tick-sched.c, `tick_nohz_start_idle`).
+    // The kernel's idle time begins later in every span, and excludes its interrupts
+    // (kernel/time/tick-sched.c, `tick_nohz_start_idle`).
     let spans = of(&rows.summary()["quality"], "switches") * 2e4;
     let idle = of(books, "idle_ns") - passed(|told| told.idle);
     assert!(
@@ -159,10 +164,11 @@ fn what_is_not_attributed_can_fail_a_run() {
         let output = pmbpf().args(["run", "-d", "1s", "--json"]).args(arguments).output().unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
-    // A tick of a second is 0.4 % of it: what running tasks were not given yet is no error.
+    // A tick is 0.4 % of a second. Time that running tasks have not been given yet is not an error.
     assert!(tick_ns() > SHARE * 1e9);
     assert_eq!(fails(&["--fail-on", "unattributed>5%"]).0, Some(0));
-    // Most runs have some ns too many or too few; those of a CPU whose pending time covers them have none.
+    // Most runs have some ns too many or too few. Runs of a CPU with enough pending time to cover them have
+    // none.
     let failed = (0..10).map(|_| fails(&["--fail-on", "unattributed>0%"])).find(|(code, _)| *code == Some(3));
     assert!(
         failed.is_some_and(|(_, why)| why.contains("not attributed")),

@@ -1,4 +1,4 @@
-//! Who had the CPU while a task waited for it.
+//! Culprits: owners that had the CPU while a task waited for it.
 
 use std::{
     collections::BTreeMap,
@@ -13,20 +13,20 @@ use crate::{
     workloads::workload,
 };
 
-/// What an owner's waits are charged with, by whoever `is` the culprit, in ns.
+/// Returns the wait time of an owner that is charged to culprits for which `is` holds, in ns.
 fn charged<'a>(rows: &'a Rows, path: &'a str, is: impl Fn(&Value) -> bool) -> f64 {
     let rows = rows.of_kind("culprit").filter(|row| row["owner"]["path"] == path && is(&row["culprit"]));
     rows.map(|row| row["wait_ns"].as_f64().unwrap()).sum()
 }
 
-/// Sum of the run-queue latencies that the rows of an owner are of, in ns.
+/// Returns the sum of run-queue latencies to which an owner's rows apply, in ns.
 fn waited(rows: &Rows, path: &str) -> f64 {
     let mut rows = rows.of_kind("culprit").filter(|row| row["owner"]["path"] == path);
     rows.next().unwrap_or_else(|| panic!("nothing of {path}"))["of_ns"].as_f64().unwrap()
 }
 
-/// Tasks of three cgroups on one CPU, of which one needs half the time of the others: every wait is for the others' turns, however the
-/// kernel shares the CPU out.
+/// Tests tasks of three cgroups on one CPU, one of which needs half the time of the others. Every wait is for
+/// the others' turns, however the kernel shares the CPU.
 #[test]
 fn waits_are_charged_to_whoever_had_the_cpu_and_add_up() {
     let spin = workload("spin", &["-g"]);
@@ -46,10 +46,10 @@ fn waits_are_charged_to_whoever_had_the_cpu_and_add_up() {
             |culprit: &Cgroup| charged(rows, &groups[0].0.path, |by| by["path"] == culprit.path.as_str());
         let [itself, other, hog] = groups.each_ref().map(|(group, _)| of(group));
         assert_eq!(itself, 0.0, "the only task of a cgroup does not wait for it");
-        // The victim is done no sooner than they are, and waits while they run.
+        // The victim does not end before the others, and waits while they run.
         assert_close("the other's time", other, 0.25e9, 0.15, 30e6);
         assert_close("the hog's time", hog, 0.5e9, 0.15, 30e6);
-        // Whoever else ran there, as tests beside this one do, is named, too.
+        // Other tasks that ran there, such as tests next to this one, are named too.
         let all = waited(rows, &groups[0].0.path);
         let unnamed =
             charged(rows, &groups[0].0.path, |by| !["cgroup", "idle"].map(Value::from).contains(&by["kind"]));
@@ -71,14 +71,14 @@ fn tasks_that_were_not_asked_for_are_outside() {
     assert_eq!(charged(&rows, &victim.path, |by| by["path"] == noisy.path.as_str()), 0.0);
 }
 
-/// The number behind `name=` in a tracepoint's fields.
+/// Returns the number after `name=` in a tracepoint's fields.
 fn field(fields: &str, name: &str) -> Option<u32> {
     let behind = &fields[fields.rfind(&format!("{name}="))? + name.len() + 1..];
     behind.split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// How long a thread waited for a CPU, and while which threads had it, by what perf recorded of one CPU's switches and wake-ups: lines
-/// of `[CPU] TIME: EVENT: FIELDS`. In ns.
+/// Returns a thread's wait for a CPU and its parts by the running thread, in ns. The input is perf's record
+/// of one CPU's switches and wake-ups: lines of `[CPU] TIME: EVENT: FIELDS`.
 fn waits_by_perf(script: &str, victim: u32) -> (f64, BTreeMap<u32, f64>) {
     let (mut ready, mut running) = (None, None);
     let (mut all, mut by) = (0.0, BTreeMap::new());
@@ -131,7 +131,7 @@ fn shares_are_those_of_a_recording_of_perf() {
     }
     let groups = [("victim", 0.5), ("other", 0.3), ("hog", 0.5)].map(|(name, s)| (Cgroup::new(name), s));
     let mut started = groups.each_ref().map(|(group, s)| {
-        // It is on that CPU before it counts: perf sees no other.
+        // The task is on that CPU before it counts, because perf records no other CPU.
         let waiting = Waiting::new(&format!("{spin} {s}"));
         let pid = waiting.pid().to_string();
         assert!(
@@ -159,13 +159,14 @@ fn shares_are_those_of_a_recording_of_perf() {
         let ours = charged(&rows, victim, |by| by["path"] == group.path.as_str()) / waited(&rows, victim);
         let theirs = by[&pid] / all;
         assert!((ours - theirs).abs() < 0.02, "{}: {ours}, by perf {theirs}", group.path);
-        // Beside other work the neighbours have less of the CPU, but more than shares may differ by.
+        // Next to other work the neighbours get less of the CPU, but more than the allowed difference of
+        // shares.
         assert!(theirs > 0.04, "{}: {theirs}", group.path);
     }
 }
 
-/// A storm of processes that live less than a tick has the CPU that another task waits for: the drain that reads who had it is later than
-/// their end.
+/// Tests a storm of processes that live less than a tick and have the CPU for which another task waits. The
+/// drain that reads the culprits comes after their end.
 #[test]
 fn processes_of_a_storm_are_charged_by_name_although_they_have_ended() {
     if in_guest() {
@@ -173,7 +174,7 @@ fn processes_of_a_storm_are_charged_by_name_although_they_have_ended() {
     }
     let spin = workload("spin", &["-g"]);
     let running = Running::start(&["-a", "--no-sampling"]);
-    // Before all else on that CPU.
+    // The storm runs before all else on that CPU.
     let storm = "nice -n -10 taskset -c 1 timeout 3 sh -c 'while :; do /bin/true; done'";
     let storms: Vec<Started> = (0..2).map(|_| Started::new(&format!("exec {storm}"))).collect();
     let mut victim = Started::new(&format!("exec nice -n -10 taskset -c 1 {spin} 1"));

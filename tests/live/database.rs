@@ -1,4 +1,5 @@
-//! PostgreSQL with clients, and a server of more processes than a screen has lines: a report of one screen, in which a program is one row.
+//! PostgreSQL with clients, and a server with more processes than a screen has lines. The report fits one
+//! screen, and a program is one row.
 
 use std::{
     fs,
@@ -13,10 +14,10 @@ use crate::{
     workloads::workload,
 };
 
-/// Lines of a report that nothing more was asked of.
+/// Maximum lines of a report without further options.
 const SCREEN: usize = 60;
 
-/// A database server with clients, which ends with its owner.
+/// Database server with clients, stopped on drop.
 struct Database {
     folder: PathBuf,
     server: Option<Child>,
@@ -24,7 +25,7 @@ struct Database {
 }
 
 impl Database {
-    /// None where PostgreSQL is not installed.
+    /// Starts a server, or returns `None` where PostgreSQL is not installed.
     fn new(clients: u32) -> Option<Self> {
         let programs = fs::read_dir("/usr/lib/postgresql").ok()?.flatten().next()?.path().join("bin");
         let program = |name: &str| {
@@ -71,7 +72,7 @@ impl Drop for Database {
             let _ = child.kill();
             let _ = child.wait();
         }
-        // Its processes end when they see that the first is gone, and write until then.
+        // The server's processes end when they find the first one gone, and write until then.
         wait_until("the folder is gone", || {
             fs::remove_dir_all(&self.folder).is_ok() || !self.folder.exists()
         });
@@ -83,7 +84,7 @@ fn children(pid: u32) -> usize {
     children.unwrap_or_default().split_whitespace().count()
 }
 
-/// The text and the rows of a run.
+/// Returns the text and the rows of a run.
 fn reported(options: &[&str]) -> (String, Rows, Scratch) {
     let file = Scratch::new("screen");
     let run = pmbpf().arg("run").args(options).args(["-o", file.as_str()]).output().unwrap();
@@ -97,14 +98,14 @@ fn report(file: &Scratch, options: &[&str]) -> Vec<u8> {
     output.stdout
 }
 
-/// The rows of a table of the text, without its titles and the notes below it.
+/// Returns the rows of a table of the text, without its titles and the notes below it.
 fn table<'a>(text: &'a str, title: &str) -> Vec<&'a str> {
     let mut lines = text.lines().skip_while(|line| !line.starts_with(title)).skip(2);
     let rows: Vec<&str> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
     rows.into_iter().filter(|line| !line.trim_start().starts_with(['…', '–'])).collect()
 }
 
-/// One screen, whose last line says what shows the rest.
+/// Asserts that the text fits one screen and that its last line names the option that shows the rest.
 #[track_caller]
 fn assert_screen(text: &str) {
     assert!(text.lines().count() <= SCREEN, "{} lines:\n{text}", text.lines().count());
@@ -112,7 +113,7 @@ fn assert_screen(text: &str) {
     assert!(last.starts_with("shortened: `--top "), "{last}");
 }
 
-/// Numbers of a program are those of its processes together.
+/// Asserts that numbers of a program are the sums over its processes.
 #[track_caller]
 fn assert_sum(rows: &Rows, metric: &str, program: &str, operation: Option<&str>) {
     let is = |row: &Value, kind: &str| {
@@ -147,7 +148,7 @@ fn a_database_with_clients_is_one_row_and_its_report_one_screen() {
     assert!(functions.iter().all(|row| row.contains("postgres × ")), "{functions:?}");
     assert_sum(&rows, "cpu_time", "postgres", None);
     assert_sum(&rows, "samples", "postgres", None);
-    // One by one there are as many rows as processes ran.
+    // Per process there are as many rows as processes ran.
     let each = text(&report(&file, &["--per-process", "--top", "100"]));
     let each = table(&each, "OWNERS");
     let ran =

@@ -1,4 +1,4 @@
-//! Names as ELF files have them: unusual ones, those of stripped programs, of programs that lie in memory, and of inlined functions.
+//! Names from ELF files: unusual names, stripped programs, programs in memory, and inlined functions.
 
 use std::{
     fs,
@@ -14,7 +14,7 @@ use crate::{
     workloads::workload,
 };
 
-/// A folder of our own that vanishes.
+/// Temporary folder, removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -24,7 +24,7 @@ impl Folder {
         Self(folder)
     }
 
-    /// The path of a file in it, whose folder is there.
+    /// Returns the path of a file in the folder, and creates the file's parent.
     fn at(&self, name: &str) -> String {
         let path = self.0.join(name.trim_start_matches('/'));
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -38,7 +38,8 @@ impl Drop for Folder {
     }
 }
 
-/// Runs a script of sh(1) in a folder; whether it can be: tools may be missing, and a guest has none.
+/// Runs a script of sh(1) in a folder and returns whether it succeeded. Tools may be missing, and a guest has
+/// none.
 fn made(folder: &Folder, script: &str) -> bool {
     if in_guest() {
         skipped("a guest has no compiler");
@@ -55,7 +56,7 @@ fn samples(row: &Value) -> f64 {
     row["samples"].as_f64().unwrap()
 }
 
-/// The user's rows of a program that is run, most samples first.
+/// Runs a program and returns its user-mode rows, most samples first.
 fn hot(program: &[&str]) -> Vec<Value> {
     let output = output(&[&["-F", "499", "--no-metrics", "--"], program].concat());
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -65,7 +66,7 @@ fn hot(program: &[&str]) -> Vec<Value> {
     rows
 }
 
-/// The functions of the rows have this share of all samples, within a few per cent.
+/// Asserts that the functions of the rows have this share of all samples, within a few per cent.
 fn have(rows: &[Value], wanted: &[(&str, f64)]) {
     let all: f64 = rows.iter().map(samples).sum();
     for &(name, share) in wanted {
@@ -114,7 +115,7 @@ fn a_stripped_program_has_a_row_for_each_function() {
         let line = symbols.lines().find(|line| line.ends_with(&format!(" {name}"))).unwrap();
         u64::from_str_radix(line.split(' ').next().unwrap(), 16).unwrap()
     };
-    // The linker puts code at the address that is its offset.
+    // The linker puts code at the address that equals its offset.
     for (row, name) in rows.iter().zip(["hot_two", "hot_one"]) {
         assert_eq!(row["frame"]["offset"], begins(name), "{row}");
         assert!(row["reason"].as_str().unwrap().contains(".eh_frame"), "{row}");
@@ -127,7 +128,7 @@ fn a_stripped_program_has_a_row_for_each_function() {
 fn a_label_names_nothing_behind_the_function_that_it_is_in() {
     let folder = Folder::new();
     let burn = workload("burn", &["-g", "-Wl,--build-id"]);
-    // All symbols but a label in front of both are gone.
+    // All symbols are gone except a label in front of both functions.
     let label = "objcopy --add-symbol before=.text:0,global --strip-unneeded -N hot_one -N hot_two -N main";
     if !made(&folder, &format!("{label} {burn} labelled")) {
         return;
@@ -190,7 +191,7 @@ fn the_vdso_of_a_32_bit_process_has_names() {
     }));
 }
 
-/// The names that a report has with a folder of files, and what it says is missing.
+/// Returns the names of a report with a folder of files, and the missing items that it lists.
 fn with_folder(recording: &Scratch, folder: &Path) -> (Vec<Value>, String) {
     let report =
         pmbpf().args(["report", "--json", recording.as_str(), "--symfs"]).arg(folder).output().unwrap();
@@ -245,7 +246,7 @@ fn debug_files_are_found_wherever_packages_put_them_and_what_is_not_found_is_tol
     assert!(said.contains("debug file") && said.contains(&id), "{said}");
 }
 
-/// The line of an annotation or row, and the inlined function that it is part of.
+/// Returns whether an annotation or row is at this line, directly or as part of an inlined function.
 fn is_at(row: &Value, line: u64) -> bool {
     row["line"] == line || row["at"]["line"] == line
 }
@@ -264,7 +265,7 @@ fn inlined_code_keeps_its_own_line() {
     for (name, line, least) in [("ship", 16, 0.5), ("tax", 10, 0.1)] {
         let part = row["parts"].as_array().unwrap().iter().find(|part| part["function"] == name).unwrap();
         assert!(part["share"].as_f64() > Some(least) && part["called_at"]["line"] == 21, "{part}");
-        // The head of the loop is a line before.
+        // The head of the loop is one line earlier.
         assert!(is_at(part, line) || is_at(part, line - 1), "{part}");
         let lines = row["lines"].as_array().unwrap();
         assert!(lines.iter().any(|of| of["function"] == name && of["called_at"]["line"] == 21), "{row}");
@@ -313,7 +314,7 @@ fn pprof_and_speedscope_have_source_files_and_lines() {
         locations.iter().find(|lines| lines.first().is_some_and(|line| line.0 == "ship" && line.2 == 16));
     let [(_, file, _), (caller, _, call)] = ship.unwrap().as_slice() else { panic!("{ship:?}") };
     assert!(file.ends_with("inlined.c") && caller == "checkout" && *call == 21, "{ship:?}");
-    // The caller is at its call, not at what comes behind it.
+    // The caller's line is that of its call, not the line after it.
     let mut main = locations.iter().flatten().filter(|line| line.0 == "main");
     assert!(main.any(|line| line.1.ends_with("inlined.c") && line.2 == 37), "{locations:?}");
     let is_binary = |line: &(String, String, u64)| line.1 == inlined || line.1.contains(".so");

@@ -1,4 +1,4 @@
-//! Several events sampled at once: what their samples stand for, against the kernel's own counts.
+//! Several events sampled at once: the counts that their samples represent, against the kernel's own counts.
 
 use std::process::Command;
 
@@ -9,13 +9,13 @@ use crate::{
     workloads::workload,
 };
 
-/// The row of an event for everything counted.
+/// Returns the row of an event for everything counted.
 fn of_target<'a>(rows: &'a Rows, event: &str) -> &'a Value {
     let found = rows.event(event, |owner| owner["kind"] == "target");
     found.unwrap_or_else(|| panic!("no row of {event}"))
 }
 
-/// Is the truth within the interval, or within a share of the estimate?
+/// Asserts that the truth is within the interval, or within a share of the estimate.
 #[track_caller]
 fn assert_counts(row: &Value, truth: f64, share: f64) {
     let count = |name: &str| row[name].as_f64().unwrap();
@@ -27,8 +27,9 @@ fn assert_counts(row: &Value, truth: f64, share: f64) {
 #[test]
 fn three_events_at_once_count_what_the_task_structs_count() {
     let forks = workload("forks", &[]);
-    // No multiple of a tick: tasks that take turns with others begin at one, and samples in step with ticks would meet them too often.
-    // Nor of the two or three switches that a child takes, of which samples would always be the same one.
+    // The periods are not multiples of a tick. Tasks that take turns with others begin at one, and samples in
+    // step with ticks would hit them too often. Nor are they multiples of a child's two or three switches,
+    // since samples would always hit the same one.
     let events = "cpu-clock/period=1013000/,page-faults/period=7/,context-switches/period=5/";
     let output = output(&["-e", events, "--", &forks, "300"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -38,9 +39,11 @@ fn three_events_at_once_count_what_the_task_structs_count() {
     assert!(faults > 300.0 * 64.0, "{faults}");
     assert_counts(of_target(&rows, "page-faults"), faults, 0.05);
     assert_counts(of_target(&rows, "context-switches"), rows.total("context_switches"), 0.1);
-    // The emulator's host stops CPUs, so samples of a guest's clock come late or not at all, which its coverage tells.
+    // The emulator's host stops CPUs, so samples of a guest's clock come late or not at all. The coverage
+    // shows this.
     if !in_guest() {
-        // Some hundred samples: five standard errors, where the interval has two, and one run in twenty is outside.
+        // Some hundred samples: five standard errors, where the interval has two and misses in one run of
+        // twenty.
         assert_counts(of_target(&rows, "cpu-clock"), rows.total("cpu_time"), 0.5);
     }
 }
@@ -58,7 +61,8 @@ fn what_a_counter_counted_says_how_many_samples_were_due() {
 
 #[test]
 fn a_targets_samples_are_held_against_its_own_counts() {
-    // Others switch too, and this kernel does not deliver all of their samples: that is no fault of the target's.
+    // Other tasks switch too, and this kernel does not deliver all of their samples. That must not count
+    // against the target.
     let forks = workload("forks", &[]);
     let _others = Started::new(&format!("exec {forks} 1000000"));
     let rows = Rows::parse(&output(&["-e", "context-switches", "-c", "1", "--", &forks, "300"]).stderr);
@@ -68,10 +72,11 @@ fn a_targets_samples_are_held_against_its_own_counts() {
     let switches = rows.total("context_switches");
     assert!((number(target, "expected") - switches).abs() < 0.5, "{target} of {switches}");
     assert!((number(target, "seen") - rows.total("samples")).abs() < 0.5, "{target}");
-    // A switch that this kernel tells nobody of has no sample either.
+    // A switch that this kernel does not report has no sample either.
     assert!(number(target, "coverage") > 0.95 && number(target, "seen") <= switches + 2.0, "{target}");
     assert!(number(machine, "expected") > 1.1 * switches, "{machine} of {switches}");
-    // The others go on to the end, so more samples than switches would be those between two readings.
+    // The others go on to the end, so an excess of samples over switches would come from the time between two
+    // readings.
     assert!(number(machine, "seen") <= number(machine, "expected"), "{machine}");
 }
 
@@ -82,7 +87,7 @@ fn each_event_has_hot_functions_of_its_own() {
     let rows = Rows::parse(&output(&["-e", events, "--", &forks, "300"]).stderr);
     let of = |row: &Value| row["events"][1]["samples"].as_u64().unwrap();
     let all: u64 = rows.of_kind("hot").map(of).sum();
-    // The compiler may put what touches the pages into its only caller.
+    // The compiler may inline the function that touches the pages into its only caller.
     let touches = |row: &&Value| ["touch", "main"].iter().any(|name| row["frame"]["function"] == *name);
     let touching: u64 = rows.of_kind("hot").filter(touches).map(of).sum();
     assert!(all > 3000 && touching > all / 2, "{touching} of {all} faults are where pages are touched");
@@ -91,13 +96,13 @@ fn each_event_has_hot_functions_of_its_own() {
     }
 }
 
-/// Can perf count tracepoints here?
+/// Returns whether perf can count tracepoints on this host.
 fn perf_counts_tracepoints() -> bool {
     let perf = Command::new("perf").args(["stat", "-x,", "-e", "sched:sched_switch", "--", "true"]).output();
     perf.is_ok_and(|output| output.status.success() && !text(&output.stderr).contains('<'))
 }
 
-/// What `perf stat -x,` says of an event.
+/// Returns the count of an event in the output of `perf stat -x,`.
 fn counted(lines: &str, event: &str) -> f64 {
     let line =
         lines.lines().find(|line| line.contains(event)).unwrap_or_else(|| panic!("no {event}: {lines}"));
@@ -109,7 +114,8 @@ fn a_tracepoint_is_sampled_as_often_as_perf_counts_it() {
     if !perf_counts_tracepoints() {
         return skipped("perf counts no tracepoints here");
     }
-    // The same hits, in the same run: perf counts them for its command, and we for the process of that name.
+    // The same hits, in the same run: perf counts them for its command, and pmbpf for the process of that
+    // name.
     let sleeps = "for i in $(seq 100); do read -r line < /dev/urandom & sleep 0.001; wait; done";
     for (way, _) in ways() {
         let shell = ["perf", "stat", "-x,", "--log-fd", "1", "-e", "sched:sched_switch", "--"];
@@ -122,7 +128,8 @@ fn a_tracepoint_is_sampled_as_often_as_perf_counts_it() {
         let switches: f64 =
             ["sh", "sleep", "seq"].iter().map(|name| rows.of_name("context_switches", name)).sum();
         let perf = counted(&text(&output.stdout), "sched:sched_switch");
-        // perf does not see a process's last switch: its event is gone by then. There are some 300 processes.
+        // perf does not see a process's last switch, because its event is closed by then. There are some 300
+        // processes.
         let close = |truth: f64, more: f64| mine >= truth * 0.97 - 3.0 && mine <= (truth + more) * 1.03 + 3.0;
         assert!(perf > 300.0 && close(perf, 310.0), "{way}: {mine} samples, perf counts {perf}");
         assert!(close(switches, 0.0), "{way}: {mine} samples of {switches} switches");
@@ -141,7 +148,7 @@ fn a_tracepoint_is_sampled_as_often_as_perf_counts_it() {
 #[test]
 fn every_hit_of_a_tracepoint_is_a_count_that_is_exact() {
     let forks = workload("forks", &[]);
-    // What others do before the command starts is no hit of its own that was missed.
+    // Events of others before the command starts are not missed hits of the command.
     let _others = Started::new(&format!("exec {forks} 1000000"));
     for (way, _) in ways() {
         let arguments = ["--attach", way, "-e", "sched:sched_process_fork", "--", &forks, "300"];
@@ -158,7 +165,8 @@ fn every_hit_of_a_tracepoint_is_a_count_that_is_exact() {
 
 #[test]
 fn a_sample_of_a_tracepoint_is_of_its_caller() {
-    // A program of ours is on this tracepoint, too, so the kernel calls both through a function of its own.
+    // A program of ours is attached to this tracepoint too, so the kernel calls both through a separate
+    // function.
     let event = "sched:sched_switch/period=1/";
     let sleeps = "for i in $(seq 50); do sleep 0.001; done";
     for (way, _) in ways() {
@@ -211,7 +219,7 @@ fn a_tracepoints_period_takes_every_so_manieth_hit() {
     let rows = Rows::parse(
         &output(&["-e", "sched:sched_process_exit/period=10/", "--", &workload("forks", &[]), "300"]).stderr,
     );
-    // 300 children, and forks itself.
+    // The expected events are 300 children and forks itself.
     let samples = rows.total("samples");
     assert!((27.0..=33.0).contains(&samples), "{samples}");
     let quality = &rows.summary()["quality"]["events"][0];

@@ -1,4 +1,4 @@
-//! Findings of situations that are staged here: the right one comes first, and ordinary programs have none.
+//! Findings of staged situations: the right one comes first, and ordinary programs have none.
 
 use std::{
     cmp::Reverse,
@@ -14,18 +14,18 @@ use crate::{
     workloads::workload,
 };
 
-/// Findings of a run, the first first.
+/// Returns the findings of a run in order.
 fn findings(rows: &Rows) -> Vec<&Value> {
     rows.of_kind("finding").collect()
 }
 
-/// What a workload of ours shows.
+/// Returns the findings of one of our workloads.
 fn of_command(command: &str, arguments: &[&str]) -> Vec<Value> {
     let program = workload(command, &[]);
     of_program(&[&[program.as_str()], arguments].concat())
 }
 
-/// What a command shows, but for what other guests of our host, or our host itself, do to it.
+/// Returns the findings of a command, without the effects of other guests of the host or the host itself.
 fn of_program(command: &[&str]) -> Vec<Value> {
     let output = output(&[&["--"], command].concat());
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -42,7 +42,7 @@ fn first(found: &[Value]) -> &Value {
     found.first().unwrap_or_else(|| panic!("nothing was found"))
 }
 
-/// Is the number above the threshold, and is the sentence about it?
+/// Asserts that the number is above the threshold and that the sentence contains these words.
 fn assert_says(finding: &Value, what: &str, words: &str) {
     assert_eq!(finding["finding"], what, "{finding}");
     assert_eq!(finding["rank"], 1, "{finding}");
@@ -108,15 +108,16 @@ fn a_cgroup_whose_cpu_others_use_waited_and_they_are_named() {
     let beside: Vec<&Value> = beside.collect();
     assert!(beside.iter().all(|number| number["metric"] == "runqueue_latency.culprit"), "{waited}");
     assert!(beside.is_sorted_by_key(|number| Reverse(number["value"].as_u64())), "{waited}");
-    // What is in the root, as a build beside the tests, may have had that CPU for longer.
+    // Tasks in the root, such as a build next to the tests, may have had that CPU for longer.
     let first = beside.iter().find(|number| number["owner"]["path"] != "/");
     let first = first.unwrap_or_else(|| panic!("{waited}"));
     assert_eq!(first["owner"]["path"], noisy.path.as_str(), "{waited}");
-    // Two spinners share a CPU by halves, until one of them is done: it waited half the time and more.
+    // Two spinners share a CPU by halves until one of them ends. The waiting one waited at least half of the
+    // time.
     assert!(waited["value"].as_f64().unwrap() > 40.0, "{waited}");
 }
 
-/// Lets cgroups below the root have limits of CPU time while it exists.
+/// Guard that enables limits of CPU time for cgroups below the root while it exists.
 pub(crate) struct WithLimits(Option<PathBuf>);
 
 impl WithLimits {
@@ -153,7 +154,7 @@ fn a_cgroup_that_uses_up_its_limit_of_cpu_time_was_throttled() {
     let found = findings(&rows);
     assert_eq!(found[0]["finding"], "throttled", "{found:?}");
     assert_eq!(found[0]["owner"]["path"], group.path.as_str(), "{found:?}");
-    // Of CPUs that it waits on when it is read, the kernel adds the time later.
+    // For CPUs on which it waits when it is read, the kernel adds the time later.
     assert_close("throttled", rows.of_cgroup("throttled_time", &group.path), held_ns, 0.05, 1e8);
     assert!(held_ns > 5e8, "{held_ns}");
 }
@@ -169,7 +170,7 @@ fn the_function_that_a_program_spends_its_time_in_is_hot() {
     assert!(hot["says"].as_str().unwrap().contains("hot_leaf"), "{hot}");
 }
 
-/// Ordinary programs: what they do is no news.
+/// Ordinary programs, which must have no findings.
 const ORDINARY: [&[&str]; 9] = [
     &["sleep", "0.5"],
     &["sh", "-c", "for i in 1 2 3; do ls -R /usr/share/doc; sleep 0.1; done"],
@@ -188,14 +189,14 @@ const ORDINARY: [&[&str]; 9] = [
 
 #[test]
 fn ordinary_programs_stand_out_nowhere() {
-    // `cargo xtask nightly` asks for more rounds than one.
+    // `cargo xtask nightly` requests more than one round.
     let rounds: u32 = std::env::var("PMBPF_ROUNDS").map_or(1, |rounds| rounds.parse().unwrap());
     let bursts = [workload("storms", &[]), "bursts".to_owned(), "0.5".to_owned()];
     let bursts: Vec<&str> = bursts.iter().map(String::as_str).collect();
     for round in 0..rounds {
         for program in ORDINARY.iter().copied().chain([bursts.as_slice()]) {
             let found = of_program(program);
-            // Its neighbours may have the CPU when it wakes; nothing else is to be said of it.
+            // Neighbours may have the CPU when the program wakes up. Any other finding is wrong.
             let other: Vec<&Value> =
                 found.iter().filter(|finding| finding["finding"] != "cpu_wait").collect();
             assert!(other.is_empty(), "round {round}, {program:?}: {other:?}");

@@ -1,4 +1,5 @@
-//! The flight recorder on this kernel: a dump has what happened in the last minutes, as the kernel accounts it, and nothing from before.
+//! Flight recorder on this kernel: a dump has the events of the last minutes, as the kernel accounts them,
+//! and nothing from before.
 
 use std::{
     fs,
@@ -12,7 +13,7 @@ use crate::{
     workloads::workload,
 };
 
-/// A folder of our own that vanishes with what is in it.
+/// Temporary folder, removed on drop with its files.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -24,7 +25,7 @@ impl Folder {
         self.0.to_str().unwrap()
     }
 
-    /// Files whose names begin and end so.
+    /// Returns the files with this prefix and this suffix.
     fn files(&self, begin: &str, end: &str) -> Vec<PathBuf> {
         let names =
             fs::read_dir(&self.0).unwrap().flatten().map(|entry| entry.file_name().into_string().unwrap());
@@ -32,7 +33,7 @@ impl Folder {
         names.map(|name| self.0.join(name)).collect()
     }
 
-    /// The one dump that was made for this, once it is there.
+    /// Waits for the single dump with this reason and returns it.
     fn dump(&self, why: &str) -> PathBuf {
         let find = || self.files("flight-", &format!("-{why}.pmbpf"));
         wait_until("there is a dump", || !find().is_empty());
@@ -53,7 +54,7 @@ fn report(recording: &Path) -> Rows {
     Rows::parse(&output.stdout)
 }
 
-/// CPU time of a cgroup, 0 if it is not in there.
+/// Returns the CPU time of a cgroup, 0 if the rows lack it.
 fn cpu_ns(rows: &Rows, group: &Cgroup) -> f64 {
     rows.sum("cpu_time", |owner| owner["path"] == group.path.as_str())
 }
@@ -117,7 +118,7 @@ fn a_dump_has_what_the_kernel_accounts_of_the_last_minutes_and_nothing_from_befo
 fn a_rule_makes_one_dump_as_long_as_it_holds() {
     let (above, spin, folder) = (Cgroup::new("rule"), workload("spin", &["-g"]), Folder::new("rule"));
     let web = above.below("web");
-    // On a busy host it has little of a CPU.
+    // On a busy host it gets little of a CPU.
     let rules = [format!("cpu_time>5% for 1s of {}", web.path), "runqueue_latency.max>1000s".to_owned()];
     let mut arguments = vec!["--cgroup", &above.path, "--flight-recorder", folder.as_str()];
     rules.iter().for_each(|rule| arguments.extend(["--when", rule]));
@@ -202,7 +203,7 @@ fn a_process_that_is_killed_leaves_its_minutes_to_the_next_and_a_folder_is_of_on
     for segment in folder.files("segment-", "") {
         assert_eq!(mode(&segment).mode() & 0o777, 0o600);
         let output = pmbpf().arg("report").arg(&segment).output().unwrap();
-        // It breaks off, as it is being written.
+        // The recording breaks off, because it is still being written.
         assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
     }
     let other = pmbpf().args(["serve", "--listen", "127.0.0.1:0"]).args(arguments).output().unwrap();
@@ -216,5 +217,5 @@ fn a_process_that_is_killed_leaves_its_minutes_to_the_next_and_a_folder_is_of_on
     assert_eq!(next.end(), Some(0));
 }
 
-// It takes minutes of counting.
+// The test counts for minutes.
 nightly!(a_dump_has_what_the_kernel_accounts_of_the_last_minutes_and_nothing_from_before);

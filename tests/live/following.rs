@@ -1,4 +1,5 @@
-//! Names that mean other cgroups while counting goes on: what a pattern means later, and a container that starts again with another id.
+//! Names that refer to other cgroups during a run: later matches of a pattern, and a container that restarts
+//! with another id.
 
 use std::{fs, thread::sleep, time::Duration};
 
@@ -12,7 +13,7 @@ use crate::{
     workloads::workload,
 };
 
-/// Cgroups that the summary says became targets, by path.
+/// Returns the cgroups that became targets according to the summary, by path.
 fn followed(rows: &Rows) -> Vec<(String, &Value)> {
     let summary = rows.of_kind("summary").next().unwrap();
     let each = summary["followed"].as_array().into_iter().flatten();
@@ -64,7 +65,7 @@ fn what_ran_before_anybody_looked_counts_from_then_on() {
             let running = Running::start(&["--cgroup", &pattern, "--attach", way, "--by", by]);
             signal(running.pid(), "STOP");
             let second = top.below("web-2");
-            // Judged and found to be no target, at many switches.
+            // The cgroup is checked at many switches and found not to be a target.
             let work =
                 second.spawn(&format!("taskset -c 1 sh -c 'while :; do {spin} 0.01; sleep 0.01; done'"));
             wait_until("it has run", || second.usage_ns() > 2e8);
@@ -89,7 +90,7 @@ fn targets_that_are_gone_at_once_leave_room_for_others() {
     let (top, spin) = (Cgroup::new("brief"), workload("spin", &["-g"]));
     let _first = top.below("web-1");
     let running = Running::start(&["--cgroup", &format!("path:{}/web-*", top.path)]);
-    // More than there is room for, most of them gone before they can be targets.
+    // More cgroups than slots, most of them removed before they can become targets.
     for round in 0..9000 {
         let brief = top.folder().join("web-brief");
         fs::create_dir(&brief).unwrap();
@@ -100,12 +101,13 @@ fn targets_that_are_gone_at_once_leave_room_for_others() {
     }
     sleep(Duration::from_secs(1));
     let last = top.below("web-last");
-    // It is no target before pmbpf has read of it; what runs until then is not counted.
+    // A cgroup becomes a target when pmbpf reads its event. Earlier runtime is not counted.
     sleep(Duration::from_millis(500));
     last.spawn(&format!("{spin} 0.3")).wait();
     let truth = last.settled_usage_ns();
     let rows = running.stop();
-    // On an emulated CPU they may come faster than anybody reads of them, which is told; nothing else may be lost.
+    // On an emulated CPU events may come faster than they are read, which is reported. Nothing else may be
+    // lost.
     let losses = rows.summary()["losses"].as_object().unwrap();
     assert!(losses.keys().all(|reason| in_guest() && reason == "ring_full"), "{losses:?}");
     assert!(followed(&rows).len() > 1000, "{}", followed(&rows).len());
@@ -128,7 +130,7 @@ fn a_service_waits_for_those_that_a_pattern_means() {
     assert_eq!(typo.status.code(), Some(2), "{}", text(&typo.stderr));
 }
 
-/// What all targets of a server together took.
+/// Returns the CPU time of all targets of a server together.
 fn cpu_time_ns(server: &Server) -> f64 {
     let samples = server.scrape();
     let of_targets = samples.iter().filter(|(key, _)| key.starts_with("pmbpf_cpu_time_seconds_total{"));
@@ -152,7 +154,7 @@ fn a_container_that_starts_again_with_another_id_is_followed_by_its_name() {
     let before = first.settled_usage_ns();
     work();
     let of_first = first.settled_usage_ns() - before;
-    // podman keeps its files elsewhere here: the name is known from who watches the container, at a tick.
+    // podman keeps its files elsewhere here. The name comes from the container's monitor process, at a tick.
     sleep(Duration::from_secs(2));
     podman.prints(&["rm", "--force", "--time", "0", &web]);
     let (second, id) = start();

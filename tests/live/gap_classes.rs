@@ -1,5 +1,5 @@
-//! Classes of gaps whose cause is known: each workload makes one kind of gap by what it does, and the stack or the code that ran tells
-//! which gaps are its own.
+//! Classes of gaps with a known cause. Each workload makes one kind of gap, and the stack or the running code
+//! identifies its own gaps.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,15 @@ use crate::{
     workloads::workload,
 };
 
-/// What makes gaps of one kind.
+/// Workload that makes gaps of one kind.
 struct Made {
-    /// Class that they are of.
+    /// Class that its gaps must have.
     class: &'static str,
     more: &'static [&'static str],
     workload: &'static str,
     arguments: &'static [&'static str],
-    /// Kernel functions that a gap's stack has one of; none: a gap of user code, which has no stack below the interrupt.
+    /// Kernel functions, one of which is in the gap's stack. An empty list stands for a gap of user code,
+    /// which has no stack below the interrupt.
     by: &'static [&'static str],
 }
 
@@ -52,11 +53,11 @@ const LABELLED: [Made; 4] = [
     },
 ];
 
-/// Gaps without which a run shows nothing.
+/// Minimum number of gaps for a conclusive run.
 const SOME: usize = 5;
 
 impl Made {
-    /// Its gaps by the class that they were given; what a hypervisor took meanwhile is its own.
+    /// Returns the workload's gaps by class. Gaps that a hypervisor caused during the run are left out.
     fn classes(&self) -> BTreeMap<String, usize> {
         let program = workload(self.workload, &[]);
         let begin = [self.more, &["-F", "1999", "--gap-min", "300us", "--", &program]].concat();
@@ -71,7 +72,8 @@ impl Made {
         classes
     }
 
-    /// The same of as many runs as it takes to have some gaps: on a busy host it has little of a CPU in each of them.
+    /// Returns the gaps by class over as many runs as it takes to have enough: on a busy host each run gets
+    /// little of a CPU.
     fn some_classes(&self) -> BTreeMap<String, usize> {
         let mut classes = BTreeMap::new();
         for _ in 0..8 {
@@ -103,7 +105,8 @@ fn classes_are_right_of_gaps_whose_cause_is_known() {
         std::fs::exists("/sys/kernel/tracing/events/irq_vectors/local_timer_entry").unwrap_or(false);
     let (mut right, mut all) = (0, 0);
     for made in LABELLED.iter().filter(|made| has_vectors || made.class != "handler") {
-        // Where a hypervisor stops CPUs as long and as often, masked gaps cannot be told from its own; it does not do so three times.
+        // Where a hypervisor stops CPUs as long and as often, masked gaps cannot be distinguished from stolen
+        // ones. That does not happen three times.
         let mut tries = (0..3).map(|_| {
             let classes = made.some_classes();
             println!("{:8} {} {}: {classes:?}", made.class, made.workload, made.arguments.join(" "));
@@ -123,18 +126,19 @@ fn what_masks_nothing_has_no_masked_gap() {
     if in_guest() {
         return skipped("an emulated CPU takes minutes for as many ticks");
     }
-    // Half of its ticks and samples find the kernel, and one of them in twenty where that lets interrupts in.
+    // Half of its ticks and samples hit the kernel, and one in twenty of them where the kernel enables
+    // interrupts.
     let run = |seconds: &str| {
         let begin = ["-F", "1999", "--gap-min", "50us", "-o", "-", "--", "taskset", "-c", "1"];
         let command = ["timeout", seconds, "dd", "if=/dev/zero", "of=/dev/null", "bs=1", "status=none"];
         Rows::parse(&output(&[&begin[..], &command].concat()).stdout)
     };
     let has_ticks = |rows: &Rows| rows.summary()["blind"]["target"]["kernel_ticks"].as_u64() > Some(300);
-    // On a busy host it has little of the CPU.
+    // On a busy host it gets little of the CPU.
     let rows = ["3", "9", "27"].into_iter().map(run).find(has_ticks).expect("300 ticks in the kernel");
     let gaps: Vec<&Value> =
         rows.of_kind("gap").filter(|gap| gap["comm"] == "dd" && gap["class"] == "masked").collect();
     println!("{} masked gaps", gaps.len());
-    // Not one in 10,000 ticks and samples, of which there are as many here.
+    // Fewer than one in 10,000 ticks and samples, which is about their number here.
     assert!(gaps.len() <= 1, "{gaps:?}");
 }

@@ -1,4 +1,4 @@
-//! Interrupt handlers: as often as the kernel counts them, and taken from whom they interrupt.
+//! Interrupt handlers: run counts equal the kernel's, and their time is taken from the interrupted tasks.
 
 use std::{
     collections::BTreeMap,
@@ -16,7 +16,7 @@ use crate::{
     workloads::workload,
 };
 
-/// Counts of a file of /proc by what its lines begin with, all CPUs together.
+/// Returns the counts of a /proc file by the first word of its lines, summed over all CPUs.
 fn counted(file: &str) -> BTreeMap<String, u64> {
     let text = fs::read_to_string(file).unwrap();
     let line = |line: &str| {
@@ -27,7 +27,7 @@ fn counted(file: &str) -> BTreeMap<String, u64> {
     text.lines().filter_map(line).collect()
 }
 
-/// Runs of handlers by name, all CPUs together.
+/// Returns the runs of handlers by name, summed over all CPUs.
 fn runs(rows: &Rows, kind: &str) -> BTreeMap<String, u64> {
     let mut sums = BTreeMap::new();
     for row in rows.of_kind("interrupt").filter(|row| row["type"] == kind) {
@@ -40,7 +40,7 @@ fn runs(rows: &Rows, kind: &str) -> BTreeMap<String, u64> {
     sums
 }
 
-/// What is told of a command that ends well.
+/// Returns the rows of a command that ends well.
 fn of_command(command: &[&str]) -> Rows {
     let output = output(&[&["--interrupts", "--"], command].concat());
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -63,13 +63,13 @@ fn handlers_run_as_often_as_the_kernel_counts_them() {
     });
     let (softirqs_now, lines_now) = (counted("/proc/softirqs"), counted("/proc/interrupts"));
     let ours = runs(&rows, "softirq");
-    // Handlers that interrupt the programs themselves make no time of nothing.
+    // Handlers that interrupt the BPF programs themselves must not create time.
     assert!(rows.of_kind("interrupt").all(|row| row["longest_ns"].as_f64().unwrap() < 1e9));
     assert_eq!(rows.summary()["quality"]["interrupts"]["missed"], 0);
     let mut compared = 0;
     for (name, before) in &softirqs {
         let (truth, ours) = (softirqs_now[name] - before, ours.get(name).copied().unwrap_or(0));
-        // What starting and ending takes is in the kernel's count alone.
+        // Handlers during start and end are in the kernel's count alone.
         assert!(ours <= truth, "{name}: {ours} of {truth}");
         if truth > 1000 {
             assert!(ours as f64 > 0.4 * truth as f64, "{name}: {ours} of {truth}");
@@ -91,7 +91,7 @@ fn handlers_run_as_often_as_the_kernel_counts_them() {
 
 #[test]
 fn time_of_handlers_is_that_of_whom_they_interrupt_and_of_the_idle_task() {
-    // Programs that end at once, so that slots go from one owner to the next all the time.
+    // Programs that end at once, so that slots pass from one owner to the next all the time.
     let _storm = Started::new("while :; do /bin/true; done");
     let rows = run(&["-a", "--interrupts", "--max-owners", "60", "-d", "2s"]);
     let of = &rows.summary()["quality"]["interrupts"];
@@ -99,7 +99,8 @@ fn time_of_handlers_is_that_of_whom_they_interrupt_and_of_the_idle_task() {
     let owners = rows.total("interrupts.time");
     let all = number("time_ns");
     assert_close("rows", sum(&rows, "time_ns"), all, 1e-9, 1.0);
-    // Owners are read last, and then everything is that handlers did. Whoever takes a slot that another one left has all of it.
+    // Owners are read last, so they include every handler's time. An owner that takes over a slot gets all of
+    // its time.
     let whom = owners + number("of_idle_ns") + number("of_others_ns");
     assert!(whom >= all - 1000.0, "{} ns of {all} are nobody's", all - whom);
     assert_close("whom", whom, all, 0.01, 200_000.0);
@@ -119,12 +120,12 @@ fn time_of_handlers_is_that_of_whom_they_interrupt_and_of_the_idle_task() {
     }
 }
 
-/// Packets to nobody on this host, as fast as they can be sent, until it is told to end.
+/// Sends packets that no process reads on this host, as fast as possible, until the flag is set.
 fn flood(is_over: &AtomicBool) {
     let (from, to) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
     from.connect(to.local_addr().unwrap()).unwrap();
     while !is_over.load(Ordering::Relaxed) {
-        // It is full, and nobody reads it: what does not fit is dropped where it arrives.
+        // The socket buffer is full and not read, so packets are dropped on arrival.
         let _ = from.send(&[0; 1024]);
     }
 }
@@ -142,7 +143,7 @@ fn a_flood_of_packets_is_in_the_softirqs_of_who_sends_them_and_does_not_move_a_q
         victim.wait();
         rows
     });
-    // A packet to the host itself is handled by the softirq on its sender's way out of the system call.
+    // A packet to the host itself is handled by the softirq when its sender leaves the system call.
     let net = rows.of_kind("interrupt").filter(|row| row["handler"] == "net_rx");
     let (net_ns, net_runs) = net.fold((0.0, 0.0), |(time, runs), row| {
         (time + row["time_ns"].as_f64().unwrap(), runs + row["runs"].as_f64().unwrap())
@@ -152,7 +153,7 @@ fn a_flood_of_packets_is_in_the_softirqs_of_who_sends_them_and_does_not_move_a_q
     let (cpu, without, soft) = (of("cpu_time"), of("interrupts.without"), of("interrupts.soft"));
     assert!(cpu > 5e8, "{cpu}");
     assert_close("what is left", cpu - of("interrupts.time"), without, 1e-6, 1.0);
-    // What the flood does is not the neighbour's.
+    // The flood's handlers are not charged to the neighbour.
     assert!(soft < 0.01 * cpu, "{soft} of {cpu}");
 }
 
@@ -185,13 +186,13 @@ fn ticks_that_a_handler_delayed_are_told_with_its_name_and_are_not_masked() {
     let blind = &rows.summary()["blind"];
     // The sampling clock shows some gaps in which no tick was due.
     assert!(blind["late_ticks"]["handler"].as_u64().unwrap() >= named as u64 / 2, "{named}: {blind}");
-    // What ticks say of the time of handlers is what it was; the programs that measure it run there, too.
+    // The handler time by ticks matches the measured time. The measuring programs run there, too.
     let local = rows.of_kind("interrupt").filter(|row| row["handler"] == "local_timer");
     let time: f64 = local.map(|row| row["time_ns"].as_f64().unwrap()).sum();
     let (low, high) = (&blind["handlers"]["low"], &blind["handlers"]["high"]);
     let (low, high) = (low.as_f64().unwrap(), high.as_f64().unwrap());
     assert!(low * 0.8 < time && time < high * 1.2, "{time} is not in [{low}, {high}]");
-    // Ticks that the hypervisor delays beside them leave the value what the interval says: uncertain.
+    // Ticks that the hypervisor delays at the same time leave the value uncertain, as the interval shows.
     assert!(blind["masked"]["low"].as_f64().is_none_or(|masked| masked < 0.1 * time), "{blind}");
 }
 
@@ -209,7 +210,7 @@ fn handlers_are_served_by_name_and_targets_with_what_they_lost() {
     let time = handlers("pmbpf_interrupt_handler_time_seconds_total{");
     let targets = handlers("pmbpf_interrupts_time_seconds_total{");
     assert!(handlers("pmbpf_interrupt_handler_runs_total{") > 100.0 && time > 0.0);
-    // What interrupts the idle task is no target's.
+    // Interrupts of the idle task are not charged to a target.
     assert!(targets > 0.0 && targets < time * 1.01 + 0.001, "{targets} of {time}");
     let timer = "pmbpf_interrupt_handler_runs_total{handler=\"timer\",type=\"softirq\"}";
     assert!(last.contains_key(timer), "{last:?}");

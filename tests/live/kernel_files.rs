@@ -1,4 +1,4 @@
-//! What the kernel counts already: reports say what its files say.
+//! Kernel accounting files: reports agree with them.
 
 use std::{
     fs,
@@ -13,7 +13,7 @@ use crate::{
     workloads::workload,
 };
 
-/// A share of the time of a row, as time in ns.
+/// Returns a row's share of time, as time in ns.
 fn time_ns(row: &Value) -> f64 {
     row["value"].as_f64().unwrap_or_else(|| panic!("{row}")) / 100.0 * row["dt"].as_f64().unwrap()
 }
@@ -35,7 +35,8 @@ fn tasks_of_a_cgroup_stood_still_for_as_long_as_its_cpu_pressure_says() {
     spinning.iter_mut().for_each(|one| drop(one.wait()));
     let theirs = total_us().unwrap() * 1e3;
     let rows = running.stop();
-    // The kernel adds up what it shows every two seconds, unless tasks switch: of what is over by then some comes later.
+    // The kernel updates the displayed sum every two seconds, unless tasks switch, so some of the past time
+    // comes later.
     let after = total_us().unwrap() * 1e3;
     let row = rows
         .of_kind("metric")
@@ -75,7 +76,7 @@ fn a_disk_was_in_use_for_as_long_as_the_kernel_counts() {
         (busy["subject"]["operation"].as_str(), busy["label"].as_str()),
         (Some("all"), Some("system"))
     );
-    // What the device was asked by others, as whoever looks at new disks, comes to milliseconds.
+    // Requests by other programs, such as those that probe new disks, come to milliseconds.
     assert_close("busy", time_ns(busy), (after[0] - before[0]) * 1e6, 0.01, 1e8);
     let depth = row("block.queue_depth");
     let queue_ns = depth["value"].as_f64().unwrap() * depth["dt"].as_f64().unwrap();
@@ -83,7 +84,7 @@ fn a_disk_was_in_use_for_as_long_as_the_kernel_counts() {
     assert!(queue_ns > 1e9, "sixteen requests were in flight: {depth}");
 }
 
-/// A shell in a network namespace of its own, in which one address of a network is there and nobody answers at the others.
+/// Shell in a separate network namespace with one address of a network. The other addresses do not respond.
 struct Network(Child);
 
 impl Network {
@@ -124,7 +125,7 @@ fn a_target_in_a_network_of_its_own_has_its_segments_that_were_sent_again() {
         numbers.split(' ').nth(at).unwrap().parse::<u64>().unwrap()
     };
     let before = retransmitted();
-    // A connection that nobody answers is tried again after a second.
+    // An unanswered connection is retried after a second.
     wait_until("a segment was sent again", || retransmitted() > before);
     let rows = running.stop();
     let of_it = |metric: &str| {

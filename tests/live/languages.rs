@@ -1,5 +1,5 @@
-//! Programs of many languages, and a compile: the hottest functions are those that perf names, with perf's shares. One execution
-//! is sampled by both.
+//! Programs of many languages, and a compile: the hottest functions are those that perf names, with perf's
+//! shares. One execution is sampled by both.
 
 use std::{
     collections::BTreeMap,
@@ -13,23 +13,23 @@ use serde_json::Value;
 
 use crate::support::{Rows, Scratch, in_guest, output, skipped, text};
 
-/// Samples by function; `None`: code without a name.
+/// Samples by function, with `None` for code without a name.
 type Functions = BTreeMap<Option<String>, f64>;
 
-/// Folder of the sources.
+/// Returns the path of a source file.
 fn source(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/workloads/languages").join(name);
     path.canonicalize().unwrap().to_str().unwrap().to_owned()
 }
 
-/// Where what is built goes.
+/// Returns the path of a build output.
 fn built(name: &str) -> String {
     let folder: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/workloads");
     fs::create_dir_all(&folder).unwrap();
     folder.canonicalize().unwrap().join(name).to_str().unwrap().to_owned()
 }
 
-/// Is the tool there? It says so if it is not.
+/// Returns whether the tool is installed, and reports a skip otherwise.
 fn has(tool: &str) -> bool {
     let there =
         Command::new("sh").args(["-c", &format!("command -v {tool} >/dev/null")]).status().unwrap().success();
@@ -44,7 +44,7 @@ fn build(words: &[&str]) {
     assert!(output.status.success(), "{words:?}: {}", text(&output.stderr));
 }
 
-/// The same name in both: perf gives Rust's with or without its hash.
+/// Returns a name without Rust's hash, which perf includes or omits.
 fn plain(name: &str) -> String {
     match name.rsplit_once("::h") {
         Some((path, hash)) if hash.len() == 16 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()) => {
@@ -54,7 +54,7 @@ fn plain(name: &str) -> String {
     }
 }
 
-/// What perf says of the threads that are called one of `comms`: samples by function (`sym`), or by file (`dso`).
+/// Returns perf's samples of the threads with a name in `comms`, by function (`sym`) or by file (`dso`).
 fn of_perf(file: &Scratch, comms: &[&str], by: &str) -> Functions {
     let mut perf = Command::new("perf");
     perf.args(["report", "-f", "-i", file.as_str(), "--stdio", "-q", "--no-children", "-g", "none", "-n"]);
@@ -66,7 +66,7 @@ fn of_perf(file: &Scratch, comms: &[&str], by: &str) -> Functions {
         if !comms.contains(&name) {
             continue;
         }
-        // `[.] name`, `[k] name`; an address where there is none. A file has nothing before its name.
+        // `[.] name` or `[k] name`, or an address without a name. A file has nothing before its name.
         let symbol = symbol.split_once(' ').map_or(symbol, |(_, symbol)| symbol.trim());
         let named = (!symbol.starts_with("0x") && symbol != "[unknown]").then(|| plain(symbol));
         *functions.entry(named).or_default() += samples.parse::<f64>().unwrap();
@@ -74,20 +74,20 @@ fn of_perf(file: &Scratch, comms: &[&str], by: &str) -> Functions {
     functions
 }
 
-/// What pmbpf says of the processes that are called one of `comms`: samples by function, or by file (`module`).
+/// Returns pmbpf's samples of the processes with a name in `comms`, by function or by file (`module`).
 fn of_pmbpf(rows: &Rows, comms: &[&str], by: &str) -> Functions {
     let mut functions = Functions::new();
     let is_one = |row: &&Value| row["owner"]["name"].as_str().is_some_and(|name| comms.contains(&name));
     for row in rows.of_kind("hot").filter(is_one) {
-        // Where there is a function, its file is known, or the kernel's.
+        // A function's file is known, or it is the kernel's.
         let name = row["frame"][by].as_str().or_else(|| row["frame"]["function"].as_str()).map(plain);
         *functions.entry(name).or_default() += row["samples"].as_f64().unwrap();
     }
     functions
 }
 
-/// Runs a command under perf under pmbpf; the hottest ten functions of the processes that are called one of `comms` have the same
-/// names and shares, and no more samples are without a name or a file.
+/// Runs a command under perf under pmbpf. Asserts that the hottest ten functions of the processes in `comms`
+/// have the same names and shares. No more samples may lack a name or a file.
 fn agrees(comms: &[&str], command: &[&str]) {
     let file = Scratch::new("languages");
     let mut arguments = vec!["--by", "comm", "-F", "499", "--"];
@@ -109,16 +109,17 @@ fn agrees(comms: &[&str], command: &[&str]) {
     arguments.extend(["sh", "-c", &tells, "sh"]);
     arguments.extend(command);
     let output = output(&arguments);
-    // Whoever has the id next would have a map that is not his.
+    // The next process with this id would use another process's map.
     let pid = fs::read_to_string(&pid.0).unwrap();
     let _ = fs::remove_file(format!("/tmp/perf-{}.map", pid.trim()));
     assert!(output.status.success(), "{}", text(&output.stderr));
     let rows = Rows::parse(&output.stderr);
     let (ours, theirs) = (of_pmbpf(&rows, comms, "function"), of_perf(&file, comms, "sym"));
     let (all_ours, all_theirs) = (ours.values().sum::<f64>(), theirs.values().sum::<f64>());
-    // Of a busy host the command has a part: what shares may differ by follows the samples.
+    // On a busy host the command gets a part of a CPU. The allowed difference of shares follows the number of
+    // samples.
     assert!(all_ours > 100.0 && all_theirs > 100.0, "{all_ours} and {all_theirs} samples");
-    // Both are samples of one execution, of different moments: the standard error of their difference.
+    // Both sample one execution at different moments. This is the standard error of their difference.
     let error = |our: f64, their: f64| {
         let p = f64::midpoint(our, their);
         (p * (1.0 - p) * (1.0 / all_ours + 1.0 / all_theirs)).sqrt()
@@ -160,7 +161,7 @@ fn c_without_frame_pointers_is_named_as_perf_names_it() {
     let program = built("hotc");
     build(&["cc", "-O2", "-fomit-frame-pointer", "-o", &program, &source("hot.c")]);
     agrees(&["hotc"], &[&program]);
-    // Stripped, there are no names for either.
+    // Without symbols neither has names.
     let stripped = built("hotcs");
     build(&["cc", "-O2", "-s", "-fomit-frame-pointer", "-o", &stripped, &source("hot.c")]);
     agrees(&["hotcs"], &[&stripped]);
@@ -196,7 +197,7 @@ fn python_is_named_as_perf_names_it() {
 #[test]
 fn javascript_is_named_as_perf_names_it() {
     if can_run() && has("node") {
-        // It writes logs where it is.
+        // node writes logs into its working directory.
         let folder = built("node");
         fs::create_dir_all(&folder).unwrap();
         let script = format!("cd {folder} && exec node --perf-basic-prof {}", source("hot.js"));
@@ -213,7 +214,7 @@ fn java_is_named_as_perf_names_it() {
     }
 }
 
-/// 60 C files of 20 functions each, and how to compile them.
+/// Writes 60 C files of 20 functions each, and a script that compiles them.
 fn sources(folder: &Path) {
     for file in 0..60 {
         let mut source = "#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n".to_owned();

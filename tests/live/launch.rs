@@ -1,5 +1,5 @@
-//! How a command begins: with what it would have had without pmbpf, or not at all and with the reason; and who learns that
-//! counting has begun.
+//! Start of a command: with the state it would have without pmbpf, or not at all and with the reason. Also
+//! the notification that counting has begun.
 
 use std::{
     fs,
@@ -17,7 +17,7 @@ fn binary() -> String {
     pmbpf().get_program().to_str().unwrap().to_owned()
 }
 
-/// Runs a command in a shell whose state is out of the ordinary.
+/// Runs a command in a shell with unusual process state.
 fn from_a_shell(set_up: &str, words: &[&str]) -> Output {
     let mut shell = Command::new("sh");
     shell.args(["-c", &format!("{set_up} exec \"$@\""), "sh"]).args(words);
@@ -28,7 +28,7 @@ fn from_a_shell(set_up: &str, words: &[&str]) -> Output {
 fn a_command_has_the_limits_signals_and_environment_that_it_has_without_pmbpf() {
     let binary = binary();
     let kept = ["Uid", "Gid", "Groups", "SigBlk", "SigIgn", "Cap", "NoNewPrivs", "Seccomp", "Max"];
-    // No shell: it has a mask of its own.
+    // Not a shell, which has its own mask.
     let env = ["env", "--default-signal", "--ignore-signal=INT,HUP", "--block-signal=USR1"];
     let set_up = "ulimit -Sn 1000;";
     let seen = |before: &[&str]| {
@@ -55,7 +55,7 @@ fn a_command_has_the_limits_signals_and_environment_that_it_has_without_pmbpf() 
     }
 }
 
-/// Niceness of a process (field 19 of /proc/PID/stat; proc(5)).
+/// Returns the niceness of a process (field 19 of /proc/PID/stat; proc(5)).
 fn niceness(pid: u32) -> i32 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     stat.rsplit_once(") ").unwrap().1.split(' ').nth(16).unwrap().parse().unwrap()
@@ -65,7 +65,8 @@ fn niceness(pid: u32) -> i32 {
 fn pmbpf_has_the_cpu_before_what_it_measures_unless_its_niceness_was_chosen() {
     let binary = binary();
     for (given, its_own) in [("", -20), ("nice -n 3 ", 3), ("nice -n -5 ", -5)] {
-        // The command's parent is pmbpf; it prints that one's number and its own niceness, and waits until both were read.
+        // The command's parent is pmbpf. The command prints its parent's id and its own niceness, and waits
+        // until both are read.
         let command = format!("exec {given}{binary} run -q -- sh -c 'echo $PPID; nice; read end'");
         let mut shell = Command::new("sh");
         shell.args(["-c", &command]).env_remove("SUDO_UID").stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -80,7 +81,7 @@ fn pmbpf_has_the_cpu_before_what_it_measures_unless_its_niceness_was_chosen() {
     }
 }
 
-/// Runs a command under pmbpf as sudo would have nobody do it; what the command says, and what pmbpf says.
+/// Runs a command under pmbpf as sudo by uid 65534 would, and returns the output of the command and of pmbpf.
 fn by_sudo(arguments: &[&str], command: &str) -> (String, String, Option<i32>) {
     let mut sudo = pmbpf();
     sudo.env("SUDO_UID", "65534").env("SUDO_GID", "65534").env("SUDO_USER", "nobody");
@@ -93,7 +94,7 @@ fn a_command_runs_as_who_called_sudo_unless_another_user_is_named() {
     let says = "id -u; id -g; echo $USER ${SUDO_UID-none}; grep CapEff /proc/self/status";
     let (said, told, _) = by_sudo(&[], says);
     assert_eq!(said, "65534\n65534\nnobody none\nCapEff:\t0000000000000000\n", "{told}");
-    assert!(told.contains("the command runs as nobody, who called sudo"), "{told}");
+    assert!(told.contains("the command runs as nobody, the user who called sudo"), "{told}");
     assert_eq!(by_sudo(&["--as", "root"], "id -u; id -G").0, "0\n0\n");
     assert_eq!(by_sudo(&["--as", "12345:54321"], "id -u; id -G").0, "12345\n54321\n");
     let (said, told, code) = by_sudo(&["--as", "no-such-user"], "id -u");
@@ -102,7 +103,8 @@ fn a_command_runs_as_who_called_sudo_unless_another_user_is_named() {
 
 #[test]
 fn a_command_ignores_no_signal_that_it_does_not_ignore_without_pmbpf() {
-    // What the C library spawns ignores 32 and 33, which it keeps for itself: this test, too, may have been.
+    // Processes that the C library spawns ignore 32 and 33, which it reserves. That may apply to this test,
+    // too.
     let (plain, binary) = (workload("signals", &[]), binary());
     for way in [&["run", "-q"][..], &["stat", "-q", "-e", "task-clock"], &["io", "-q"]] {
         let words = [&[plain.as_str(), binary.as_str()], way, &["--", "grep", "SigIgn", "/proc/self/status"]]
@@ -118,8 +120,8 @@ fn a_command_ignores_no_signal_that_it_does_not_ignore_without_pmbpf() {
 fn a_directory_may_not_be_executed_and_is_not_said_to_be_missing() {
     for (program, code, why) in [
         ("/tmp", 126, "it is a directory"),
-        ("/dev/null", 126, "it may not be executed"),
-        ("/etc/passwd/below", 126, "it may not be executed"),
+        ("/dev/null", 126, "permission denied, or not executable"),
+        ("/etc/passwd/below", 126, "permission denied, or not executable"),
         ("/no/such/program", 127, "no such program"),
     ] {
         for way in [&["run"][..], &["stat", "-e", "task-clock"], &["io"]] {
@@ -137,7 +139,8 @@ fn a_commands_times_are_those_of_wait4() {
     let rows = Rows::parse(&timed.stdout);
     let workload = &rows.summary()["workload"];
     let of = |name: &str| workload[name].as_f64().unwrap_or_else(|| panic!("{name}: {workload}"));
-    // The kernel's own count of the process. What it used before it was the command is in neither; exec(2) itself is in the first alone.
+    // The kernel's own count of the process. Neither includes use before the exec. exec(2) itself is in the
+    // first alone.
     let used = of("user_ns") + of("system_ns");
     let counted = rows.of_name("cpu_time", "sping");
     assert!(

@@ -1,4 +1,4 @@
-//! Limits of the process (setrlimit(2)) that are too low for what pmbpf does: each is named before anything begins.
+//! Process limits (setrlimit(2)) that are too low for pmbpf: each is named before anything begins.
 
 use std::{
     path::Path,
@@ -12,7 +12,7 @@ use crate::{
     workloads::workload,
 };
 
-/// pmbpf that may have so many open files.
+/// Runs pmbpf with this limit of open files.
 fn with_files(limit: u64, arguments: &[&str]) -> Output {
     let mut command = Command::new("prlimit");
     command.arg(format!("--nofile={limit}")).arg(pmbpf().get_program()).args(arguments).output().unwrap()
@@ -25,7 +25,7 @@ fn too_few_files_are_named_as_the_reason_wherever_that_is_noticed() {
             let output = with_files(limit, arguments);
             let said = text(&output.stderr);
             let is_named = said.contains("raise it with `ulimit -n N` as root");
-            // What is inherited may leave none for the loader.
+            // Inherited descriptors may leave none for the loader.
             let has_begun = !said.contains("while loading shared libraries");
             assert!(
                 output.status.success() || is_named || !has_begun,

@@ -1,10 +1,12 @@
-//! pmbpf on this kernel: real programs, real cgroups, against the kernel's own accounting. Needs root, cc and perf.
+//! pmbpf on this kernel: real programs and real cgroups, against the kernel's own accounting. Needs root, cc
+//! and perf.
 //!
-//! Run by `cargo xtask test`, one test at a time: they measure, and two would measure each other.
+//! Run by `cargo xtask test`, one test at a time, because two measuring tests would disturb each other.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that panics says where")]
 
-/// Makes tests of functions that take too long for `cargo xtask test`: it leaves what is below a module of this name to `cargo xtask nightly`.
+/// Makes tests of functions that take too long for `cargo xtask test`. Tests in a module of this name run in
+/// `cargo xtask nightly` only.
 macro_rules! nightly {
     ($($test:ident),+) => {
         mod nightly {

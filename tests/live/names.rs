@@ -19,7 +19,7 @@ use crate::{
 struct Busy(Vec<Child>);
 
 impl Busy {
-    /// So many, started by these words and a shell's endless loop.
+    /// Starts this number of processes, each of these words and an endless shell loop.
     fn start(count: usize, words: &[&str]) -> Self {
         let all: Vec<&str> = words.iter().copied().chain(["sh", "-c", "while :; do :; done"]).collect();
         let one = |_| Command::new(all[0]).args(&all[1..]).spawn().unwrap();
@@ -36,12 +36,13 @@ impl Drop for Busy {
     }
 }
 
-/// A program with 300,000 symbols.
+/// Returns a program with 300,000 symbols.
 fn symbols() -> String {
     workload("symbols", &["-DSYMBOLS=300000"])
 }
 
-/// The process that reads files has a small share of one CPU: what it may take is CPU time, not time.
+/// Tests that the process that reads files is limited by CPU time, not by time: it has a small share of one
+/// CPU.
 #[test]
 fn a_process_that_waits_for_a_cpu_loses_no_name() {
     if in_guest() {
@@ -98,7 +99,7 @@ fn intervals_of_a_run_that_goes_on_have_functions() {
     let shown = text(&output.stderr);
     let hot: Vec<&str> = shown.lines().filter(|line| line.starts_with("  hot: ")).collect();
     assert!(hot.len() >= 3, "{shown}");
-    // The first may come before the process is there that reads files.
+    // The first line may come before the process that reads files exists.
     for line in &hot[1..] {
         assert!(!line.contains("+0x") && !line.contains(" 0x"), "{line}");
     }

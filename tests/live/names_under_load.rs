@@ -1,5 +1,5 @@
-//! Names of functions on a host whose CPUs are busy: they come later there, and are not lost. `PMBPF_ROUNDS` says how often each program is
-//! run; `cargo xtask nightly` asks for more than once.
+//! Function names on a host with busy CPUs: they come later there, and are not lost. `PMBPF_ROUNDS` is the
+//! number of runs of each program. `cargo xtask nightly` requests more than one.
 
 mod nightly {
     use std::{
@@ -16,10 +16,10 @@ mod nightly {
         workloads::workload,
     };
 
-    /// Busy processes a CPU.
+    /// Busy processes per CPU.
     const BUSY: usize = 10;
 
-    /// Processes that take CPU time until this is dropped.
+    /// Processes that use CPU time until this is dropped.
     struct Busy(Vec<Child>);
 
     impl Busy {
@@ -28,7 +28,7 @@ mod nightly {
             let spin = workload("spin", &["-g"]);
             let one = || {
                 let mut command = Command::new("nice");
-                // They end by themselves where the test is killed.
+                // They end by themselves if the test is killed.
                 command.args(["-n", nice, &spin, "60"]).stdout(Stdio::null()).spawn().unwrap()
             };
             Self((0..BUSY * cpus).map(|_| one()).collect())
@@ -44,7 +44,7 @@ mod nightly {
         }
     }
 
-    /// Samples of a run by module, with names and without.
+    /// Returns the samples of a run by module, with names and without.
     fn modules(rows: &Rows) -> BTreeMap<String, [u64; 2]> {
         let mut modules: BTreeMap<String, [u64; 2]> = BTreeMap::new();
         for row in rows.of_kind("hot").filter(|row| row["mode"] == "user") {
@@ -59,7 +59,7 @@ mod nightly {
         row["samples"].as_u64().unwrap()
     }
 
-    /// What a run under load says is whole. How long it took beside the command.
+    /// Asserts that the output of a run under load is complete, and returns the run's duration.
     #[expect(clippy::print_stdout, reason = "a series has figures")]
     fn check(program: &str, command: &[&str]) -> Duration {
         let begun = Instant::now();
@@ -68,7 +68,8 @@ mod nightly {
         assert!(output.status.success(), "{program}: {}", text(&output.stderr));
         let rows = Rows::parse(&output.stderr);
         let covered = rows.summary()["quality"]["samples"]["coverage"].as_f64().unwrap();
-        // What the target's CPU time and QUALITY promise: every sample is in the table, five standard errors and a tenth aside.
+        // Samples promised by the target's CPU time and QUALITY: every one is in the table, within five
+        // standard errors and a tenth.
         let promised = rows.total("cpu_time") / 1e9 * 199.0 * covered;
         let seen: u64 = rows.of_kind("hot").map(samples).sum();
         let apart = (promised - seen as f64).abs();
@@ -82,7 +83,7 @@ mod nightly {
         );
         let modules = modules(&rows);
         for (module, [named, unnamed]) in &modules {
-            // A file that has no symbols has none on a quiet host either.
+            // A file without symbols has none on a quiet host either.
             let is_readable = fs::File::open(module).is_ok();
             let why = |row: &&Value| {
                 row["frame"]["module"] == module.as_str() && !row["frame"]["function"].is_string()

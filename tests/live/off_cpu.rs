@@ -1,4 +1,5 @@
-//! Time off the CPU, against programs that know what they wait for and how long, and against the kernel's own accounting.
+//! Off-CPU time against programs that report the kind and the duration of their waits, and against the
+//! kernel's own accounting.
 
 use std::{
     fs,
@@ -20,14 +21,14 @@ use crate::{
 const KINDS: [&str; 6] = ["run_queue", "throttled", "io", "lock", "uninterruptible", "sleep"];
 const BLOCKED: [&str; 4] = ["io", "lock", "uninterruptible", "sleep"];
 
-/// Time of a kind of the owner that `is` picks, in ns; 0 where this kernel does not tell it.
+/// Returns the time of a kind for owners that match `is`, in ns, or 0 where this kernel does not report it.
 fn time(rows: &Rows, kind: &str, is: impl Fn(&Value) -> bool) -> f64 {
     let metric = format!("off_cpu.{kind}");
     let of = rows.of_kind("metric").filter(|row| row["metric"] == metric.as_str() && is(&row["owner"]));
     of.filter_map(|row| row["value"].as_f64()).sum()
 }
 
-/// Is a kind told from others, by this way of attaching?
+/// Returns whether this attach method distinguishes a kind from others.
 fn is_told(rows: &Rows, kind: &str) -> bool {
     let metric = format!("off_cpu.{kind}");
     let row =
@@ -35,7 +36,7 @@ fn is_told(rows: &Rows, kind: &str) -> bool {
     row["status"] != "missing"
 }
 
-/// A run of `waits`, and what the program's first thread says of itself.
+/// Run of `waits`, with the report of the program's first thread about itself.
 struct Waits {
     rows: Rows,
     wall_ns: f64,
@@ -54,25 +55,27 @@ impl Waits {
         Self { rows: Rows::parse(&output.stderr), wall_ns: said[0], cpu_ns: said[1], tid: said[2] }
     }
 
-    /// How long the thread waited, in ns, by the kernel's accounting of its CPU time.
+    /// Returns the thread's wait time in ns, by the kernel's accounting of its CPU time.
     fn waited_ns(&self) -> f64 {
         self.wall_ns - self.cpu_ns
     }
 
-    /// `time_ns` is how long the thread waited. What the hypervisor takes is in neither the thread's CPU time nor in its waits. An
-    /// emulated CPU's scheduler has clocks that a wake-up from another CPU corrects, and bills the thread for that: there the wait is
-    /// only known to be no shorter than [`Self::waited_ns`], and no longer than the whole.
+    /// Asserts that `time_ns` is the thread's wait time. Hypervisor time is in neither the thread's CPU time
+    /// nor its waits. On an emulated CPU a wake-up from another CPU corrects the scheduler's clocks, and the
+    /// thread is billed for it. There the wait is only known to lie between [`Self::waited_ns`] and the
+    /// whole.
     fn assert_waited(&self, what: &str, time_ns: f64, share: f64) {
         let most_ns = if in_guest() { self.wall_ns } else { self.waited_ns() };
         assert_close(what, time_ns, time_ns.clamp(self.waited_ns(), most_ns), share, 40e6);
     }
 
-    /// Time of the thread by its kind of wait, in ns.
+    /// Returns the thread's time in a kind of wait, in ns.
     fn of(&self, kind: &str) -> f64 {
         time(&self.rows, kind, |owner| owner["tid"].as_f64() == Some(self.tid))
     }
 
-    /// The thread's waits are of one kind, whatever it then waited for a CPU, and as long as it says.
+    /// Asserts that the thread's waits are of one kind, apart from later waits for a CPU, and as long as it
+    /// reports.
     fn assert_are(&self, kind: &str) {
         let ready = self.of("run_queue") + self.of("throttled");
         self.assert_waited(kind, self.of(kind) + ready, 0.05);
@@ -151,7 +154,7 @@ fn a_process_that_sleeps_through_the_whole_run_slept_as_long_as_it_took() {
     assert!(length > 6e8, "{length}");
 }
 
-/// A cgroup of the v1 hierarchy with the CPU controller, where there is one, that has the CPU for a fifth of the time.
+/// Cgroup of the v1 hierarchy with the CPU controller, where there is one, limited to a fifth of the time.
 struct LimitedV1(PathBuf);
 
 impl LimitedV1 {
@@ -172,7 +175,7 @@ impl Drop for LimitedV1 {
     }
 }
 
-/// A number of a cgroup's `cpu.stat`.
+/// Returns a number of a cgroup's `cpu.stat`.
 fn stat(folder: &Path, name: &str) -> f64 {
     let stat = fs::read_to_string(folder.join("cpu.stat")).unwrap();
     let value = stat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
@@ -195,8 +198,9 @@ fn what_a_limit_of_cpu_time_takes_is_throttled() {
             (group.folder(), "throttled_usec", 1e3)
         }
     };
-    // On one CPU the kernel's sum is that of one run queue, and its only task is what stands still. It never leaves that CPU:
-    // of a task that is moved while it waits, only what the run queue that it left was throttled is known.
+    // On one CPU the kernel's sum is that of one run queue, and its only task is the throttled one. It never
+    // leaves that CPU: for a task that moves while it waits, only the throttled time of the run queue it left
+    // is known.
     let spin = format!("exec {} 0.2", workload("spin", &["-g"]));
     let command = format!("echo $$ > {}; {spin}", folder.join("cgroup.procs").display());
     for (way, _) in ways() {
@@ -225,12 +229,12 @@ fn nobody_pays_for_what_was_not_asked_for() {
     assert!(text(&run.stderr).contains("OFF CPU"), "{}", text(&run.stderr));
 }
 
-/// Stacks with which tasks blocked, of owners that `is` picks.
+/// Returns the stacks with which tasks blocked, of owners that match `is`.
 fn stacks(rows: &Rows, is: impl Fn(&Value) -> bool) -> Vec<&Value> {
     rows.of_kind("off_cpu_stack").filter(|row| is(&row["owner"])).collect()
 }
 
-/// Names of a stack's functions.
+/// Returns the names of a stack's functions.
 fn functions(stack: &Value) -> Vec<&str> {
     stack["frames"].as_array().unwrap().iter().filter_map(|frame| frame["function"].as_str()).collect()
 }
@@ -243,7 +247,7 @@ fn what_blocks_longest_has_the_stack_that_led_there() {
             let stacks = stacks(&waits.rows, |owner| owner["tid"].as_f64() == Some(waits.tid));
             let times = || stacks.iter().map(|stack| &stack["time_ns"]);
             let sum: f64 = times().map(|time| time["value"].as_f64().unwrap()).sum();
-            // On a busy host it waits for a CPU after each of them, which has no stack.
+            // On a busy host the thread waits for a CPU after each of them, which has no stack.
             let ready = waits.of("run_queue") + waits.of("throttled");
             waits.assert_waited(what, sum + ready, 0.1);
             let blocked: f64 = BLOCKED.into_iter().map(|kind| waits.of(kind)).sum();
@@ -254,12 +258,12 @@ fn what_blocks_longest_has_the_stack_that_led_there() {
             );
             let longest = functions(stacks[0]);
             assert!(longest.contains(&"main"), "{longest:?}");
-            // An emulated machine may have no time left for the kernel's names; then nothing can be left out.
+            // An emulated machine may have no time left for kernel names. Then nothing can be left out.
             let unnamed =
                 stacks[0]["frames"].as_array().unwrap().iter().any(|frame| frame["function"].is_null());
             let names_kernel = unnamed || longest.iter().any(|name| name.contains(function));
             assert!(names_kernel && !longest.iter().any(|name| name.ends_with("schedule")), "{}", stacks[0]);
-            // Of the thread's own waits: what else waits in the run, and how long, is up to the machine.
+            // Only the thread's own waits: other waits in the run depend on the machine.
             let first = stacks[0]["time_ns"]["value"].as_f64().unwrap();
             assert!(first > 0.8 * blocked, "{first} of {blocked}: {stacks:?}");
             let all: f64 = self::stacks(&waits.rows, |_| true)
@@ -274,7 +278,7 @@ fn what_blocks_longest_has_the_stack_that_led_there() {
 #[test]
 fn of_many_short_waits_few_stacks_are_taken_and_stand_for_all() {
     for (way, _) in ways() {
-        // What wakes it up is a timer, which no stack that is taken keeps waiting.
+        // A timer wakes it up, which no stack capture delays.
         let Waits { rows, .. } = Waits::run(&["--attach", way, "--stacks"], &["sleep", "10000", "0"]);
         let is = |owner: &Value| owner["kind"] == "target";
         let truth: f64 = BLOCKED.iter().map(|kind| time(&rows, kind, is)).sum();
@@ -284,7 +288,8 @@ fn of_many_short_waits_few_stacks_are_taken_and_stand_for_all() {
         let variance: f64 =
             stacks.iter().map(|stack| ((of(stack, "high") - of(stack, "value")) / 1.96).powi(2)).sum();
         assert!(variance > 0.0, "some stand for others");
-        // One in 16,000 is further away by chance; what begins or ends with the run is in one of them.
+        // One run in 16,000 is further away by chance. Waits that begin or end with the run are in one of the
+        // two.
         assert!(
             (sum - truth).abs() < 4.0 * variance.sqrt() + 20e6,
             "{sum} for {truth} ± {}",

@@ -1,4 +1,4 @@
-//! A recording gives the report that the live run gave, in every format.
+//! Replay: a recording gives the report that the live run gave, in every format.
 
 use std::{
     os::unix::fs::{MetadataExt as _, PermissionsExt as _},
@@ -32,7 +32,8 @@ fn a_recording_reports_what_the_live_run_printed() {
         let again = report(recording.as_str(), &shown);
         assert!(again.status.success(), "{}", text(&again.stderr));
         assert!(live.stdout.len() > 1000);
-        // Functions of an interval have no names while it is counted: they are looked up when all of the run is over.
+        // Functions of an interval have no names while it is counted. They are looked up when the whole run
+        // is over.
         let of_interval = |line: &&str| {
             let is = |kind: &str| line.contains(&format!("\"kind\":\"{kind}\"")) && line.contains("\"t\":");
             !(line.starts_with("  hot: ") || is("hot") || interval && is("gap"))
@@ -57,7 +58,7 @@ fn a_run_on_a_terminal_shows_how_it_is_getting_on_and_leaves_nothing_of_it() {
     };
     let shown = on_a_terminal("-d 1500ms");
     assert!(shown.contains("\r\u{1b}[Kpmbpf: 1 s of 1.50 s, "), "{shown}");
-    // What a person sees in the end: of each line what comes after the last time that it was erased.
+    // Visible text at the end: the part of each line after its last erase.
     let seen: Vec<&str> = shown.lines().filter_map(|line| line.rsplit("\r\u{1b}[K").next()).collect();
     assert!(!seen.iter().any(|line| line.contains(" of 1.50 s, ")), "{seen:?}");
     assert!(seen.iter().any(|line| line.contains("FINDINGS")), "{seen:?}");
@@ -128,7 +129,7 @@ fn an_existing_file_is_not_replaced_unless_told_to() {
     let refused = pmbpf().args(["run", "-d", "200ms", "-o", recording.as_str()]).output().unwrap();
     assert_eq!(refused.status.code(), Some(2));
     assert_eq!(std::fs::read(&recording.0).unwrap(), b"precious");
-    // Somebody else's, for everybody to read: nothing of that is kept.
+    // The old file has another owner and is readable by all. Neither is kept.
     std::fs::set_permissions(&recording.0, std::fs::Permissions::from_mode(0o666)).unwrap();
     std::os::unix::fs::chown(&recording.0, Some(65534), Some(65534)).unwrap();
     let forced = pmbpf().args(["run", "-d", "200ms", "--force", "-o", recording.as_str()]).output().unwrap();
@@ -152,7 +153,7 @@ fn a_recorded_command_has_standard_output_for_itself() {
     }
 }
 
-/// Runs with results that nobody reads; code and standard error.
+/// Runs with results that no process reads, and returns exit code and standard error.
 fn unread(arguments: &[&str]) -> (Option<i32>, String) {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
@@ -181,7 +182,7 @@ fn a_reader_that_goes_away_does_not_end_a_recording() {
 
 #[test]
 fn a_reader_that_goes_away_ends_what_only_he_wanted_but_not_a_command() {
-    // Nothing else would ever end it.
+    // Nothing else would ever end this run.
     assert_eq!(unread(&["run", "--quiet", "--json", "-I", "100ms"]), (Some(0), String::new()));
     let marker = Scratch::new("lived");
     let script = format!("sleep 1; echo x > {}; exit 7", marker.as_str());
@@ -203,7 +204,7 @@ fn a_file_that_reaches_its_limit_ends_the_recording_alone() {
         Command::new("sh").args(["-c", &script]).arg(pmbpf().get_program()).output().unwrap()
     };
     assert!(run("unlimited").status.success());
-    // In blocks of 512 bytes: about half of what such a run records.
+    // Limit in blocks of 512 bytes, about half of what such a run records.
     let half = std::fs::metadata(&recording.0).unwrap().len() / 1024;
     std::fs::remove_file(&recording.0).unwrap();
     let limited = run(&half.to_string());

@@ -1,4 +1,5 @@
-//! What pmbpf says that it costs, beside what the kernel says of its programs and its process, asked by somebody else and all the time.
+//! Reported cost of pmbpf against the kernel's numbers for its programs and its process, measured
+//! independently and all the time.
 
 use std::{collections::BTreeMap, fs, time::Duration};
 
@@ -10,7 +11,8 @@ use crate::{
     workloads::workload,
 };
 
-/// Time in ns of the programs of a process by id, as its descriptors tell (kernel/bpf/syscall.c, `bpf_prog_show_fdinfo`).
+/// Returns the time in ns of a process's programs by id, from its descriptors (kernel/bpf/syscall.c,
+/// `bpf_prog_show_fdinfo`).
 fn programs(pid: u32) -> Option<BTreeMap<u64, f64>> {
     let mut programs = BTreeMap::new();
     for file in fs::read_dir(format!("/proc/{pid}/fdinfo")).ok()? {
@@ -25,15 +27,15 @@ fn programs(pid: u32) -> Option<BTreeMap<u64, f64>> {
     Some(programs)
 }
 
-/// What was told by a run, and what was seen of it from outside, in ns: the time of its programs, and of its process the CPU time of the
-/// cgroup that it is alone in.
+/// Returns the rows of a run and its cost measured from outside, in ns: the time of its programs, and its CPU
+/// time. The latter is that of a cgroup that contains only its process.
 fn measured(arguments: &str) -> (Rows, f64, f64) {
     let (group, results) = (Cgroup::new("own-cost"), Scratch::new("own-cost"));
     let binary = pmbpf().get_program().to_owned().into_string().unwrap();
     let command = format!("{binary} run --json -o - -a -d 2s {arguments} >{}", results.as_str());
     let mut pmbpf = group.spawn(&command);
     let mut last = BTreeMap::new();
-    // One that has ended and was not waited for yet has no program file any more.
+    // A process that has ended but has not been reaped has no program file.
     while fs::read_link(format!("/proc/{}/exe", pmbpf.pid())).is_ok() {
         // As it ends, its descriptors are closed one after the other.
         last.extend(programs(pmbpf.pid()).unwrap_or_default());
@@ -48,15 +50,17 @@ fn number(row: &Value, name: &str) -> f64 {
     row[name].as_f64().unwrap_or_else(|| panic!("{name}: {row}"))
 }
 
-/// What a run with these arguments says that it cost is within 10 % of what the kernel says; on a machine in use not in every run.
+/// Asserts that the reported cost of a run is within 10 % of the kernel's numbers. On a machine in use not
+/// every run is.
 #[track_caller]
 fn assert_told(arguments: &str) {
-    // The first second is what is measured; on a machine in use the next ones may be others, but not three times.
+    // The first second is measured. On a machine in use the next ones may differ, but not three times.
     let mut said = Vec::new();
     let close = (0..3).any(|_| {
         let (rows, programs_ns, cpu_ns) = measured(arguments);
         let own = &rows.summary()["self"];
-        // What an interrupt or another guest took in a run is told apart; the kernel's measuring has it.
+        // Interrupts and other guests' time in a program's run are reported separately. The kernel's
+        // measurement includes them.
         let told_ns = number(&own["programs_ns"], "value") + number(own, "disturbed_ns");
         let (programs, process) = (told_ns / programs_ns, number(own, "cpu_ns") / cpu_ns);
         said.push(format!("programs {programs:.3} of {programs_ns} ns, process {process:.3} of {cpu_ns} ns"));
@@ -75,7 +79,7 @@ fn what_it_costs_is_what_the_kernel_says_from_outside() {
     }
 }
 
-/// Thousands of processes are megabytes of rows.
+/// Tests the cost of a long report: thousands of processes are megabytes of rows.
 #[test]
 fn what_it_costs_to_write_a_long_report_is_told() {
     let _stats = enable_stats(Stats::RunTime).unwrap();

@@ -1,4 +1,4 @@
-//! In a PID namespace, as in a container: ids are those of its own.
+//! PID namespaces, as in a container: ids are those of the namespace.
 
 use std::{
     io::Read as _,
@@ -22,7 +22,7 @@ fn inside(options: &[&str], script: &str) -> Output {
     unshare.stdin(Stdio::null()).output().unwrap()
 }
 
-/// The same with a /proc of its own; the rows it prints.
+/// Runs a script with a separate /proc and returns the rows that it prints.
 fn rows(script: &str) -> Rows {
     let output = inside(&["--mount-proc"], script);
     assert!(output.status.success(), "{}: {}", output.status, text(&output.stderr));
@@ -33,7 +33,7 @@ fn is_of(id: u64) -> impl Fn(&Value) -> bool {
     move |owner| owner["kind"] == "process" && owner["pid"] == id
 }
 
-/// Functions that samples hit.
+/// Returns the functions of the samples.
 fn names_of(rows: &Rows) -> Vec<&Value> {
     rows.of_kind("hot").map(|row| &row["frame"]["function"]).collect()
 }
@@ -41,7 +41,7 @@ fn names_of(rows: &Rows) -> Vec<&Value> {
 #[test]
 fn a_process_of_a_pid_namespace_is_counted_by_the_id_that_it_has_there() {
     for option in ["-p", "-t"] {
-        // The shell is 1, so this is 2; its CPU time ends what is measured.
+        // The shell has id 1, so this has id 2. Its end ends the run.
         let rows = rows(&format!("$SPIN 2 & $PMBPF run --json --quiet {option} $!"));
         let (total, ours) = (rows.total("cpu_time"), rows.sum("cpu_time", is_of(2)));
         assert!(ours > 0.1e9 && ours < 2.1e9, "{option}: {ours}");
@@ -118,7 +118,7 @@ fn what_runs_outside_of_a_pid_namespace_has_no_id_in_it() {
     assert!(why.contains("outside of this PID namespace"), "{others}");
 }
 
-/// Every way to measure, with and without a target.
+/// Commands of every measurement, with and without a target.
 const MEASURES: [&str; 10] = [
     "run -d 1s",
     "run -d 1s -p 1",
@@ -132,7 +132,7 @@ const MEASURES: [&str; 10] = [
     "io -- true",
 ];
 
-/// A command was refused, because /proc speaks of other ids.
+/// Asserts that a command was refused because /proc has another namespace's ids.
 fn assert_refused(what: &str, output: &Output) {
     let errors = text(&output.stderr);
     assert!(!output.status.success() && output.stdout.is_empty(), "{what}: {errors}");
@@ -166,7 +166,7 @@ fn so_are_ids_of_a_namespace_below() {
     let mut below = below.stdout(Stdio::piped()).spawn().unwrap();
     let mut ready = [0; 6];
     below.stdout.take().unwrap().read_exact(&mut ready).unwrap();
-    // Its mounts, but not its PID namespace: there we have no id.
+    // Enters its mounts but not its PID namespace, in which the caller has no id.
     let first = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", below.id())).unwrap();
     for what in MEASURES.into_iter().chain(["doctor"]) {
         let mut enter = Command::new("nsenter");

@@ -1,4 +1,4 @@
-//! podman with settings and storage of its own, which vanish with it, and an image of a static busybox.
+//! podman with separate settings and storage, removed on drop, and an image of a static busybox.
 
 use std::{
     fs,
@@ -8,7 +8,7 @@ use std::{
 
 use crate::support::{Cgroup, skipped, text, unique};
 
-/// What podman needs where cgroups are of both versions, and to leave nothing behind.
+/// Settings that podman needs where cgroups are of both versions, and to leave nothing behind.
 const SETTINGS: &str = r#"
 [containers]
 default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]
@@ -18,18 +18,18 @@ events_logger = "file"
 lock_type = "file"
 runtime = "runc"
 "#;
-/// What podman asks before it takes an image.
+/// Policy that podman reads before it accepts an image.
 const POLICY: &str = r#"{"default": [{"type": "insecureAcceptAnything"}]}"#;
 
-/// A podman; what it started ends with it.
+/// Instance of podman. Its containers end on drop.
 pub(crate) struct Podman {
     pub(crate) folder: PathBuf,
-    /// All that it starts is below.
+    /// Cgroup above everything that it starts.
     pub(crate) cgroup: Cgroup,
 }
 
 impl Podman {
-    /// None where one of these programs is missing; that is said.
+    /// Returns an instance, or `None` with a message where one of these programs is missing.
     pub(crate) fn new(tools: &[&str]) -> Option<Self> {
         let is_there = |tool: &&str| Command::new(tool).arg("--help").output().is_ok();
         if let Some(missing) = tools.iter().find(|tool| !is_there(tool)) {
@@ -53,12 +53,12 @@ impl Podman {
         command
     }
 
-    /// Runs it with these words.
+    /// Runs podman with these words.
     pub(crate) fn run(&self, words: &[&str]) -> Output {
         self.command().args(words).output().unwrap()
     }
 
-    /// What it prints, of which it is known that it succeeds.
+    /// Runs podman, which must succeed, and returns its output.
     #[track_caller]
     pub(crate) fn prints(&self, words: &[&str]) -> String {
         let output = self.run(words);
@@ -66,7 +66,8 @@ impl Podman {
         text(&output.stdout).trim().to_owned()
     }
 
-    /// Makes the image `localhost/box` of the host's busybox; none where that needs libraries or podman takes no image, which is said.
+    /// Makes the image `localhost/box` of the host's busybox, or returns `None` with a message where that
+    /// needs libraries or podman accepts no image.
     pub(crate) fn make_image(&self) -> Option<()> {
         let tree = self.folder.join("tree");
         fs::create_dir_all(tree.join("bin")).unwrap();
@@ -92,7 +93,7 @@ impl Podman {
         None
     }
 
-    /// Starts a container of that image that runs a script; its id.
+    /// Starts a container of that image with a script, and returns its id.
     pub(crate) fn start(&self, name: &str, options: &[&str], script: &str) -> String {
         let first = ["run", "--detach", "--network", "none", "--cgroups", "no-conmon", "--name", name];
         let parent = ["--cgroup-parent", &self.cgroup.path];
@@ -106,7 +107,7 @@ impl Drop for Podman {
         let _ = self.run(&["rm", "--all", "--force", "--time", "0"]);
         let _ = self.run(&["pod", "rm", "--all", "--force"]);
         let _ = fs::remove_dir_all(&self.folder);
-        // The hierarchies of version 1.
+        // Hierarchies of version 1.
         for hierarchy in fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten() {
             let _ = fs::remove_dir(hierarchy.path().join(&self.cgroup.path[1..]));
         }

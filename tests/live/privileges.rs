@@ -1,4 +1,4 @@
-//! What somebody who is not root can do with which capabilities of pmbpf's file: what docs/limits.md says, and nothing else.
+//! Rights of a non-root user with file capabilities of pmbpf: what docs/limits.md lists, and nothing else.
 
 use std::{
     fs,
@@ -19,12 +19,12 @@ use crate::{
     workloads::workload,
 };
 
-/// What counting takes.
+/// Capabilities that counting needs.
 const COUNTING: [u32; 2] = [BPF, PERFMON];
-/// What reading other users' programs takes.
+/// Capabilities for reading other users' programs.
 const OTHERS: [u32; 3] = [DAC_READ_SEARCH, SYS_PTRACE, CHECKPOINT_RESTORE];
 
-/// A copy of pmbpf, and of a program, that anybody may execute.
+/// Copies of pmbpf and of a program that all users may execute.
 struct Installed {
     folder: PathBuf,
     spin: String,
@@ -43,11 +43,12 @@ impl Installed {
         Self { spin: spin.to_str().unwrap().to_owned(), folder }
     }
 
-    /// The command as nobody, with these capabilities of its file (capabilities(7), "File capabilities").
+    /// Returns the command as uid 65534, with these file capabilities (capabilities(7), "File capabilities").
     fn with(&self, numbers: &[u32]) -> Command {
         let path = self.folder.join("pmbpf");
         let held = capabilities(numbers);
-        // Version 2, effective; permitted and inheritable, the lower half and the upper one (`struct vfs_cap_data`).
+        // Version 2, effective, then permitted and inheritable, lower half and upper half (`struct
+        // vfs_cap_data`).
         let words = [0x0200_0001, held as u32, 0, (held >> 32) as u32, 0];
         let value: Vec<u8> = words.iter().flat_map(|word: &u32| word.to_le_bytes()).collect();
         setxattr(&path, "security.capability", &value, XattrFlags::empty()).unwrap();
@@ -75,12 +76,12 @@ impl Drop for Installed {
     }
 }
 
-/// What a run says is not there.
+/// Returns whether a run lists this as missing.
 fn is_missing(rows: &Rows, what: &str) -> bool {
     rows.summary()["missing"].as_array().unwrap().iter().any(|one| one["what"] == what)
 }
 
-/// Names of the hot functions of a mode that have one.
+/// Returns the names of a mode's hot functions that have one.
 fn functions(rows: &Rows, mode: &str) -> Vec<String> {
     let hot = rows.of_kind("hot").filter(|row| row["mode"] == mode);
     hot.filter_map(|row| row["frame"]["function"].as_str().map(str::to_owned)).collect()
@@ -93,7 +94,7 @@ fn counting_takes_two_capabilities_and_blind_time_a_third() {
     let _busy = Started::new("exec dd if=/dev/zero of=/dev/null bs=1M");
     let without = rows(&COUNTING);
     assert!(without.total("cpu_time") > 5e8 && without.total("samples") > 100.0);
-    // Its list is hidden: a program asks it for names, where there are such programs.
+    // The symbol list is hidden. A BPF program reads names from the kernel, where such programs exist.
     assert_eq!(!functions(&without, "kernel").is_empty(), linux() >= (5, 13));
     assert!(is_missing(&without, "blind time"));
     let with = rows(&[&COUNTING[..], &[SYSLOG]].concat());
@@ -117,7 +118,7 @@ fn functions_of_others_programs_take_what_opens_their_files() {
     let is_named = |rows: &Rows| functions(rows, "user").iter().any(|name| name == "hot_leaf");
     assert!(!is_named(&rows(&COUNTING)), "nobody may read it");
     assert!(is_named(&rows(&[&COUNTING[..], &OTHERS].concat())));
-    // Its own it reads with what it has.
+    // It reads the user's own programs without further capabilities.
     let own = installed.output(&COUNTING, &["run", "--json", "-F", "499", "--", &installed.spin, "0.5"]);
     assert!(is_named(&Rows::parse(&own.stderr)), "{}", text(&own.stderr));
 }
@@ -141,7 +142,7 @@ fn counters_take_one() {
     };
     let (code, said) = rows(&[PERFMON], &["-a", "-d", "200ms"]);
     assert!(code == Some(0) && said.contains("cpu-clock"), "{said}");
-    // Those of all CPUs are nobody's without it.
+    // Counters of all CPUs need a capability.
     let (code, said) = rows(&[], &["-a", "-d", "200ms"]);
     assert!(code == Some(4) && said.contains("setcap cap_perfmon"), "{said}");
 }
@@ -156,7 +157,7 @@ fn a_service_of_nobodys_holds_two_capabilities_and_who_answers_none() {
     for thread in threads {
         let expected = match thread["Name"].as_str() {
             "pmbpf" => capabilities(&COUNTING),
-            // What names code, of which a service has none to name.
+            // This thread names code. A service has no code to name.
             "pmbpf-names" => capabilities(&[&COUNTING[..], &[SYSLOG]].concat()),
             _ => 0,
         };

@@ -16,7 +16,7 @@ use crate::{
     workloads::workload,
 };
 
-/// Runs a command under pmbpf; its results come on stderr, because stdout is the command's.
+/// Runs a command under pmbpf. The results come on stderr, because stdout is the command's.
 fn count(command: &[&str]) -> (Rows, String) {
     let mut arguments = vec!["--"];
     arguments.extend(command);
@@ -28,14 +28,15 @@ fn count(command: &[&str]) -> (Rows, String) {
 #[test]
 fn a_command_that_forks_counts_what_the_kernel_says_it_used() {
     let forks = workload("forks", &[]);
-    // A shell starts it, since what a process says of itself holds what it did before it became a command: of the first one that
-    // was pmbpf's, and is not ours to count.
+    // A shell starts it, because a process's own counts include what it did before its exec. For the first
+    // process, that part was pmbpf's and is not counted.
     let (rows, printed) =
         count(&["sh", "-c", &format!("read -r stat < /proc/$$/stat; echo \"$stat\"; {forks} 300; :")]);
     let (of_shell, of_forks) = printed.split_once('\n').unwrap();
     let truth: Vec<f64> = of_forks.split_whitespace().map(|word| word.parse().unwrap()).collect();
     let ours = |metric: &str| rows.of_name(metric, "forks");
-    // It cannot say what its end takes, which takes a while where CPUs are emulated, and milliseconds where others use them, too.
+    // A process cannot report the cost of its exit, which is long on emulated CPUs and takes milliseconds on
+    // shared ones.
     let end_ns = if in_guest() { 100e6 } else { 5e6 };
     assert_close("cpu time", ours("cpu_time"), truth[0], 0.02, end_ns);
     assert_close("minor faults", ours("minor_faults"), truth[1], 0.0, 100.0);
@@ -44,7 +45,7 @@ fn a_command_that_forks_counts_what_the_kernel_says_it_used() {
     let children =
         rows.of_kind("metric").filter(|row| row["metric"] == "cpu_time" && row["owner"]["kind"] == "process");
     assert_eq!(children.count(), 302, "one row a process");
-    // proc_pid_stat(5): the tenth field are minor faults since the process was made, pmbpf's among them.
+    // proc_pid_stat(5): the tenth field is the minor faults since the process was made, including pmbpf's.
     let since_fork: f64 = of_shell.split(' ').nth(9).unwrap().parse().unwrap();
     let since_exec = rows.total("minor_faults") - ours("minor_faults");
     assert!(since_exec > 0.0 && since_exec + 50.0 < since_fork, "{since_exec} of {since_fork} faults");
@@ -63,7 +64,7 @@ fn a_process_that_takes_another_name_is_shown_under_the_last_one() {
 fn switches_and_faults_are_those_of_perf_stat() {
     let forks = workload("forks", &[]);
     let file = Scratch::new("stat");
-    // perf counts the very processes that pmbpf counts.
+    // perf counts the same processes as pmbpf.
     let events = "context-switches,minor-faults,major-faults";
     let (rows, printed) =
         count(&["perf", "stat", "-o", file.as_str(), "-x,", "-e", events, "--", &forks, "200"]);
@@ -72,11 +73,11 @@ fn switches_and_faults_are_those_of_perf_stat() {
         let line = counted.lines().find(|line| line.contains(event)).unwrap_or_else(|| panic!("{counted}"));
         line.split(',').next().unwrap().parse().unwrap()
     };
-    // Before its exec the first process is perf's, and what it does then only pmbpf counts.
+    // Before its exec the first process is perf's, and only pmbpf counts that part.
     assert_close("minor faults", rows.of_name("minor_faults", "forks"), line("minor-faults"), 0.0, 100.0);
     assert_close("major faults", rows.of_name("major_faults", "forks"), line("major-faults"), 0.0, 3.0);
-    // perf lets go of a task before its last switch, and before it may lose its CPU on the way there; the kernel's own
-    // counters hold all of them.
+    // perf detaches from a task before its last switch, and before possible preemptions on the way there. The
+    // kernel's own counters include all switches.
     let switches = rows.of_name("context_switches", "forks");
     let involuntary: f64 = printed.split_whitespace().next_back().unwrap().parse().unwrap();
     let seen = switches - 201.0 - involuntary - 10.0..=switches;
@@ -88,7 +89,8 @@ fn switches_and_faults_are_those_of_perf_stat() {
 fn a_process_is_counted_with_its_children_unless_told_not_to() {
     let spin = workload("spin", &["-g"]);
     for (option, expected_ns) in [(None, 6e8), (Some("--no-inherit"), 0.0)] {
-        // One child exists when counting starts and starts another; two come later. The shells themselves only wait.
+        // One child exists when counting starts and starts another. Two come later. The shells themselves
+        // only wait.
         let shell = Started::new(&format!(
             "(while [ ! -e /tmp/pmbpf-go-$PPID ]; do sleep 0.01; done; {spin} 0.2; :) & \
              while ! grep -q . /proc/$$/go 2>/dev/null && [ ! -e /tmp/pmbpf-go-$$ ]; do sleep 0.01; done; \
@@ -146,7 +148,7 @@ fn a_stopped_target_is_known_to_have_done_nothing() {
 #[test]
 fn more_processes_than_slots_are_told_apart_if_they_never_switch_before_their_end() {
     let forks = workload("forks", &[]);
-    // There are 2048 slots where few processes exist.
+    // With few processes there are 2048 slots.
     let (rows, printed) = count(&[&forks, "3000"]);
     let faults: f64 = printed.split_whitespace().nth(1).unwrap().parse().unwrap();
     assert_close("minor faults", rows.of_name("minor_faults", "forks"), faults, 0.002, 300.0);
@@ -154,7 +156,7 @@ fn more_processes_than_slots_are_told_apart_if_they_never_switch_before_their_en
     assert_eq!(rows.of_kind("metric").filter(of_forks).count(), 3001, "one row a process");
     let summary = rows.summary();
     assert_eq!(summary["losses"], serde_json::json!({}));
-    // Slots that are not freed run short with every process that begins.
+    // Slots that are not freed would run short with every new process.
     assert!(summary["self"]["drains"].as_u64().unwrap() < 300, "{summary}");
 }
 
@@ -172,7 +174,7 @@ fn only_the_chosen_cpus_count() {
 #[test]
 fn intervals_add_up_to_the_whole() {
     let forks = workload("forks", &[]);
-    // By a shell, since what the first process says of itself holds what it did as pmbpf's.
+    // Started by a shell, because the first process's own counts include what it did as pmbpf's.
     let output = output(&["-I", "50ms", "--", "sh", "-c", &format!("{forks} 300; :")]);
     let rows = Rows::parse(&output.stderr);
     let truth: Vec<f64> = text(&output.stdout).split_whitespace().map(|word| word.parse().unwrap()).collect();
@@ -189,7 +191,7 @@ fn intervals_add_up_to_the_whole() {
 #[test]
 fn waiting_for_a_cpu_shows_as_run_queue_latency() {
     let spin = workload("spin", &["-g"]);
-    // Two spinners on one CPU: each is preempted again and again and waits for the other.
+    // Two spinners on one CPU: each is preempted repeatedly and waits for the other.
     let both = format!("taskset -c 1 {spin} 0.5 & taskset -c 1 {spin} 0.5 & wait");
     let begun = Instant::now();
     let (rows, _) = count(&["sh", "-c", &both]);
@@ -204,19 +206,20 @@ fn waiting_for_a_cpu_shows_as_run_queue_latency() {
             row["buckets"].as_array().unwrap().iter().map(|bucket| bucket[2].as_u64().unwrap()).sum();
         assert_eq!(Some(counted), row["count"].as_u64());
     }
-    // Both burn half a second on the same CPU, so together they wait about as long as they run, and for others.
+    // Both use half a second on the same CPU, so together they wait about as long as they run, plus waits for
+    // other tasks.
     assert!((0.6e9..2.0 * elapsed_ns - 0.9e9).contains(&waited), "{waited} in {elapsed_ns}");
 }
 
 #[test]
 fn a_process_whose_first_thread_has_ended_is_counted_until_the_others_have() {
-    // An emulated CPU that others use, too, takes seconds until it counts.
+    // An emulated CPU that is shared takes seconds until it counts.
     let seconds = if in_guest() { 12 } else { 3 };
     let leader = Started::new(&format!("exec {} {seconds}", workload("leader", &["-pthread"])));
     let stat = format!("/proc/{}/stat", leader.pid());
     wait_until("the first thread has ended", || fs::read_to_string(&stat).unwrap().contains(") Z "));
     let rows = run(&["-p", &leader.pid().to_string()]);
-    // It takes a moment until counting begins, but not all of the time.
+    // It takes a moment until counting begins, but less than the whole time.
     assert!(rows.total("cpu_time") > 0.3e9, "{}", rows.total("cpu_time"));
     assert_eq!(rows.summary()["stopped"], "target_gone");
     assert!(!fs::exists(&stat).unwrap() || fs::read_to_string(&stat).unwrap().contains(") Z "));
@@ -238,7 +241,7 @@ fn threads_have_rows_of_their_own() {
         });
         assert_close("a thread", ours, used.parse().unwrap(), 0.02, 10e6);
     }
-    // Its time comes under the id that it took over, and the name of what it became.
+    // Its time appears under the id that it took over, and the name after its exec.
     let became = |owner: &Value| owner["tid"] == process && owner["name"] == "sh";
     assert!(rows.sum("cpu_time", became) > 0.0, "{}", text(&output.stderr));
     let all = rows.sum("cpu_time", |owner| owner["kind"] == "thread");
@@ -276,7 +279,7 @@ fn processes_of_a_program_that_live_are_one_row_and_a_function_is_one() {
 fn processes_of_a_name_or_of_an_executable_are_one_owner() {
     let (spin, forks, link) = (workload("spin", &["-g"]), workload("forks", &[]), Scratch::new("link"));
     std::os::unix::fs::symlink(&spin, &link.0).unwrap();
-    // A link gives a process its name, and not its executable.
+    // A link changes a process's name, but not its executable.
     let command = format!("{spin} 0.2 & {spin} 0.1 & {} 0.2; wait; {forks} 100", link.as_str());
     for (by, truth) in [("comm", 0.3e9), ("exe", 0.5e9)] {
         let output = output(&["--by", by, "--", "sh", "-c", &command]);

@@ -1,4 +1,4 @@
-//! What `pmbpf serve` pushes as profiles: whose samples they are, how many, and what the functions are called.
+//! Profiles that `pmbpf serve` pushes: the owners of samples, their number, and the names of functions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use crate::{
     workloads::workload,
 };
 
-/// Samples by resource's name, of all profiles; by the function that they hit, too; the functions in stacks; and ids.
+/// Samples of all profiles by resource name, and by the function hit; the functions in stacks; and ids.
 #[derive(Default)]
 struct Profiles {
     samples: BTreeMap<String, u64>,
@@ -67,10 +67,10 @@ fn profiles_have_every_sample_of_a_cgroup_by_function_and_no_samples_twice() {
     let url = format!("http://{}", collector.address);
     let options = ["--otlp-profiles", &url, "--otlp-interval", "2s", "--profile-frequency", "199"];
     let server = Server::start(&[&["--cgroup", &above.path][..], &options].concat());
-    // It begins when it is counted already.
+    // The process begins when its cgroup is already counted.
     let mut running = web.spawn(&format!("{spin} 6"));
     running.wait();
-    // What a target did before it had series of its own is in those of all others.
+    // Counts of a target before it had its own series are in the series of all others.
     let scraped = server.settled(|_| ());
     let counted: f64 = scraped
         .iter()
@@ -82,12 +82,12 @@ fn profiles_have_every_sample_of_a_cgroup_by_function_and_no_samples_twice() {
     wait_until("the last profile came", || pushed() >= counted);
     let (profiles, target) = (Profiles::of(&collector), format!("path:{}", web.path));
     assert!(collector.requests.lock().unwrap().len() >= 3, "one every 2 s");
-    // What was counted is what was pushed, one by one.
+    // Counted samples equal pushed samples.
     assert!(counted > 300.0, "{counted}");
     assert_eq!(pushed(), counted);
     assert_eq!(profiles.samples.keys().collect::<Vec<_>>(), [&target]);
     let leaf = profiles.innermost.get(&(target.clone(), "hot_leaf".to_owned())).copied().unwrap_or(0);
-    // Names are looked up every so often: at first there are none.
+    // Names are looked up periodically. At first there are none.
     assert!(leaf as f64 > counted / 3.0, "{leaf} of {counted}: {:?}", profiles.innermost);
     assert!(profiles.functions.contains("main"), "stacks go to where it began: {:?}", profiles.functions);
 }

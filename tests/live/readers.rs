@@ -1,5 +1,5 @@
-//! Readers of `pmbpf serve`: each gets what short lives did, whatever the others read; nothing appears above 0; and two containers are
-//! never one.
+//! Readers of `pmbpf serve`: each gets the counts of short-lived targets, whatever the others read. No series
+//! appears above 0, and two containers are never one.
 
 mod nightly;
 
@@ -19,15 +19,15 @@ use crate::{
 
 const CPU: &str = "pmbpf_cpu_time_seconds_total{";
 
-/// One that reads at its own interval, and adds up by how much series grew from one of its scrapes to the next.
+/// Reader that scrapes at its own interval and adds up the growth of series between its scrapes.
 struct Reader<'a> {
     server: &'a Server,
     path: &'static str,
     last: BTreeMap<String, f64>,
     grown_ns: f64,
-    /// Series that it first saw above 0.
+    /// Series that were above 0 when first seen.
     lost: BTreeMap<String, f64>,
-    /// Series of all families in each scrape.
+    /// Number of series of all families in each scrape.
     sizes: Vec<usize>,
 }
 
@@ -55,7 +55,7 @@ impl<'a> Reader<'a> {
 fn every_reader_gets_what_short_lives_did() {
     let (above, spin) = (Cgroup::new("readers"), workload("spin", &["-g"]));
     let server = Server::start(&["--cgroup", &above.path, "--no-io", "--linger", "1s"]);
-    // The first two are not distinguished.
+    // The first two readers are not distinguished.
     let plans = [("/metrics", 400), ("/metrics", 3000), ("/metrics?reader=other", 2500)];
     let mut readers =
         plans.map(|(path, every_ms)| (Reader::new(&server, path), Duration::from_millis(every_ms)));
@@ -73,7 +73,7 @@ fn every_reader_gets_what_short_lives_did() {
             let group = above.below(&number.to_string());
             let mut both = [(); 2].map(|()| group.spawn(&format!("{spin} 1.4")));
             both.iter_mut().for_each(|one: &mut Started| drop(one.wait()));
-            // Where others run, too, that takes a while.
+            // Next to other load that takes a while.
             if above.usage_ns() > before + 6e9 || number == 20 {
                 break;
             }
@@ -107,7 +107,7 @@ fn nothing_appears_above_0_and_what_every_target_has_is_there_at_first() {
     }
     let sent = "pmbpf_net_bytes_total{interface=\"lo\",direction=\"sent\"}";
     assert!(first.contains_key(sent), "{first:?}");
-    // It waits, sends, and reads; so does the rest of the host.
+    // It waits, sends and reads, as does the rest of the host.
     let _busy = [(); 3].map(|()| group.spawn(&format!("{spin} 2")));
     let mut met = first;
     let is_sum = |key: &str| {

@@ -1,4 +1,4 @@
-//! What `--redact` records and reports: nothing of a program whose every name is a secret.
+//! Recordings and reports with `--redact`: they contain nothing of a program with secrets in every name.
 
 use std::{fs, io::Read as _, process::Output};
 
@@ -9,10 +9,10 @@ use crate::{
     workloads::workload,
 };
 
-/// In the program's `comm`, its path, its functions and its source, its arguments, and the cgroup that it is in.
+/// Secret in the program's `comm`, its path, its functions and its source, its arguments, and its cgroup.
 const SECRET: &str = "qzsecret";
 
-/// What a recording holds, as JSON.
+/// Returns the content of a recording, as JSON.
 fn unpacked(recording: &Scratch) -> String {
     let bytes = fs::read(&recording.0).unwrap();
     let (mut rest, mut json) = (&bytes[8..], String::new());
@@ -33,7 +33,7 @@ fn said(output: &Output) -> String {
     text(&output.stdout) + &text(&output.stderr)
 }
 
-/// Is neither the secret nor the host's name in it, as a word?
+/// Asserts that neither the secret nor the host's name is in the text, as a word.
 #[track_caller]
 fn is_clean(what: &str, written: &str) {
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();

@@ -1,4 +1,4 @@
-//! What pmbpf may do while it counts: no more than it needs, in every thread and in the process that reads strangers' files.
+//! Rights of pmbpf while it counts: the minimum, in every thread and in the process that reads foreign files.
 
 use std::{collections::BTreeMap, fs, process::Stdio};
 
@@ -7,7 +7,7 @@ use crate::{
     workloads::workload,
 };
 
-/// Capabilities by their numbers (include/uapi/linux/capability.h).
+/// Returns a capability mask from numbers (include/uapi/linux/capability.h).
 pub(crate) fn capabilities(numbers: &[u32]) -> u64 {
     numbers.iter().map(|number| 1 << number).sum()
 }
@@ -20,7 +20,7 @@ pub(crate) const PERFMON: u32 = 38;
 pub(crate) const BPF: u32 = 39;
 pub(crate) const CHECKPOINT_RESTORE: u32 = 40;
 
-/// Fields of a status file (proc_pid_status(5)).
+/// Returns the fields of a status file (proc_pid_status(5)).
 fn status(path: &str) -> BTreeMap<String, String> {
     let text = fs::read_to_string(path).unwrap_or_default();
     let fields = text.lines().filter_map(|line| line.split_once(':'));
@@ -32,13 +32,13 @@ pub(crate) fn held(status: &BTreeMap<String, String>) -> u64 {
     u64::from_str_radix(&status["CapPrm"], 16).unwrap()
 }
 
-/// Fields of the status of a process's threads.
+/// Returns the status fields of a process's threads.
 pub(crate) fn threads_of(pid: u32) -> Vec<BTreeMap<String, String>> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
     tasks.map(|task| status(task.path().join("status").to_str().unwrap())).collect()
 }
 
-/// Fields of the status of a process's children.
+/// Returns the status fields of a process's children.
 fn children_of(pid: u32) -> Vec<BTreeMap<String, String>> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let lists = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
@@ -90,7 +90,7 @@ fn io_holds_no_more_either() {
         let expected = match thread["Name"].as_str() {
             "pmbpf" => (capabilities(&[BPF, PERFMON]), "2"),
             "pmbpf-accounts" => (capabilities(&[SYS_PTRACE]), "2"),
-            // It starts the process that reads command lines of conmon.
+            // The thread starts the process that reads conmon's command lines.
             "pmbpf-monitors" => (capabilities(&[SYS_PTRACE]), "0"),
             other => panic!("an unknown thread: {other}"),
         };

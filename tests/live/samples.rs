@@ -1,4 +1,4 @@
-//! Samples: how many come, and what they are called.
+//! Samples: their number and their names.
 
 mod mappings;
 mod replaced;
@@ -22,7 +22,7 @@ use crate::{
     workloads::workload,
 };
 
-/// Hot rows of a workload run as a command.
+/// Returns the hot rows of a workload that runs as a command.
 fn hot(arguments: &[&str]) -> Vec<Value> {
     let output = output(arguments);
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -42,10 +42,10 @@ fn a_busy_cpu_gives_the_samples_that_are_expected() {
         let rows = run(&["-C", "1", "-F", frequency, "-d", "3s"]);
         let samples = &rows.summary()["quality"]["samples"];
         let (seen, expected) = (samples["seen"].as_f64().unwrap(), samples["expected"].as_f64().unwrap());
-        // What the hypervisor took, or this kernel did not deliver, is counted and told.
+        // Samples that the hypervisor took, or that this kernel did not deliver, are counted and reported.
         let withheld = samples["withheld"].as_f64().unwrap();
         let told = samples["idle_missing"].as_f64().unwrap() + withheld;
-        // So are spans in which the clock's interrupt came late.
+        // Spans with a late clock interrupt are reported too.
         let late = samples["silent_ns"].as_f64().unwrap() / 1e9 * frequency.parse::<f64>().unwrap();
         assert!((expected - seen).abs() <= expected * 0.01 + told + late + 1.0, "{frequency} Hz: {samples}");
         assert!(samples["coverage"].as_f64() > Some(0.99 - (withheld + late) / expected), "{samples}");
@@ -63,11 +63,12 @@ fn coverage_of_a_run_of_milliseconds_is_that_of_what_was_due_in_it() {
         let samples = &rows.summary()["quality"]["samples"];
         let number = |name: &str| samples[name].as_f64().unwrap();
         let missing = (number("expected") - number("seen")).max(0.0);
-        // Coverage is of what was due outside idle and stolen time.
+        // Coverage applies to samples due outside idle and stolen time.
         let due = number("expected") - number("idle") - number("idle_missing");
         let lost = missing - number("idle_missing");
         assert!((1.0 - number("coverage") - lost / due).abs() < 0.02 || lost > due, "{samples}");
-        // Samples are due from where they are counted: only those that the kernel did not deliver, and late ones, are missing.
+        // Samples are due from the start of counting. Only samples that the kernel did not deliver, and late
+        // ones, are missing.
         let told = number("idle_missing") + number("withheld") + number("silent_ns") / 50e3;
         assert!(missing - told <= 0.03 * number("expected") + 4.0, "{samples}");
     }
@@ -120,7 +121,7 @@ fn names_that_a_recording_lacks_are_found_in_a_folder_and_nowhere_else() {
     let spin = workload("spin", &["-g"]);
     let started = Started::new(&format!("exec {spin} 60"));
     let mut child = pmbpf()
-        // With -I, names of each interval are recorded with it.
+        // With -I, the names of each interval are recorded with it.
         .args(["run", "--json", "-F", "499", "-p", &started.pid().to_string(), "-o", recording.as_str()])
         .stdout(Stdio::null())
         .spawn()
@@ -129,7 +130,7 @@ fn names_that_a_recording_lacks_are_found_in_a_folder_and_nowhere_else() {
         Recording::read(&recording.0)
             .is_ok_and(|recording| recording.tasks().any(|drain| !drain.located.code.is_empty()))
     });
-    // It ends before names are looked up.
+    // The run ends before names are looked up.
     child.kill().unwrap();
     child.wait().unwrap();
     let named = |arguments: &[&str]| {
@@ -180,7 +181,7 @@ fn processes_that_were_gone_before_anyone_looked_are_named_by_their_parents_map(
     let forks = workload("forks", &[]);
     let (group, done) = (Cgroup::new("gone"), Scratch::new("gone"));
     let pmbpf = Running::start(&["--cgroup", &group.path, "-e", "page-faults/period=5/"]);
-    // Nobody reads what the programs say until all 200 are gone; their parent is still there.
+    // The programs' events are not read until all 200 processes are gone. Their parent still exists.
     signal(pmbpf.pid(), "STOP");
     let _parent = group.spawn(&format!("{forks} 200 60 >{}", done.as_str()));
     wait_until("they are gone", || fs::metadata(&done.0).is_ok_and(|file| file.len() > 0));
@@ -203,7 +204,7 @@ fn stacks_lead_from_the_leaf_to_main() {
     let deepest = rows.of_kind("stack").max_by_key(|row| row["samples"].as_u64()).expect("a stack");
     let names: Vec<&str> =
         deepest["frames"].as_array().unwrap().iter().filter_map(|frame| frame["function"].as_str()).collect();
-    // The leaf sets up no frame of its own, so its caller's is skipped: one of six may be missing.
+    // The leaf sets up no frame, so its caller is skipped: one of six may be missing.
     let main =
         names.iter().position(|name| *name == "main").unwrap_or_else(|| panic!("no main in {names:?}"));
     assert_eq!(names[0], "hot_leaf");
@@ -251,13 +252,13 @@ fn the_kernel_names_its_functions_as_its_list_does() {
     for (&address, symbols) in listed.iter().step_by(EACH) {
         let named = names.name(address).unwrap();
         let named = named.as_deref().map(|name| std::str::from_utf8(name).unwrap());
-        // One of them, where several begin there.
+        // One of the names, where several begin at this address.
         assert!(named.is_some_and(|name| symbols.contains(&name)), "{address:x}: {named:?}, not {symbols:?}");
     }
     assert_eq!(names.name(64).unwrap(), None);
 }
 
-/// Address and name of a function in the kernel's list.
+/// Returns address and name of a function in the kernel's symbol list.
 fn symbol(line: &str) -> Option<(u64, &str)> {
     let mut words = line.split_whitespace();
     let address = u64::from_str_radix(words.next()?, 16).ok()?;
@@ -299,7 +300,7 @@ fn processes_of_one_name_are_added_up_in_the_text() {
         .output()
         .unwrap();
     let shown = text(&text_of.stderr);
-    // One line among the owners, and one of the function.
+    // One line is in the table of owners, and one is the function's.
     let lines: Vec<&str> = shown.lines().filter(|line| line.contains("sping × 3")).collect();
     assert!(lines.len() >= 2, "{shown}");
     assert!(lines.iter().any(|line| line.contains("hot_leaf") && line.contains('%')), "{lines:?}");

@@ -1,5 +1,5 @@
-//! As many cgroups as large hosts have, and more that come and go, with thousands of short processes a second: what is counted adds up to
-//! what the kernel accounts, and what could not be told apart is said.
+//! Scale: as many cgroups as large hosts have, and more that come and go, with thousands of short processes a
+//! second. Counts add up to the kernel's accounts, and what could not be distinguished is reported.
 
 use std::{collections::BTreeMap, fs};
 
@@ -14,14 +14,14 @@ use crate::{
 };
 
 const STANDING: usize = 10_000;
-/// Made and removed, a second.
+/// Cgroups made and removed per second.
 const MADE: usize = 100;
-/// Started, a second.
+/// Processes started per second.
 const PROCESSES: usize = 5_000;
-/// As tests/workloads/scale.c has it.
+/// Depth of the deep cgroup, as in tests/workloads/scale.c.
 const DEPTH: usize = 60;
 
-/// CPU time by the owner's path, and the summary: of hundreds of thousands of rows, what is compared.
+/// Returns the CPU time by owner path, and the summary: the compared parts of hundreds of thousands of rows.
 fn read(printed: &str) -> (BTreeMap<String, f64>, Value) {
     let mut times = BTreeMap::new();
     let mut summary = Value::Null;
@@ -43,7 +43,7 @@ fn ten_thousand_cgroups_and_thousands_of_processes_a_second_add_up() {
     if in_guest() {
         return skipped("an emulated CPU starts no thousand processes a second");
     }
-    // `cargo xtask nightly` asks for more rounds than one, and has a minute.
+    // `cargo xtask nightly` requests more than one round, and has a minute.
     let seconds = if std::env::var("PMBPF_ROUNDS").is_ok_and(|rounds| rounds != "1") { "60" } else { "5" };
     let base = Cgroup::new("scale");
     (0..STANDING).for_each(|number| fs::create_dir(base.folder().join(number.to_string())).unwrap());

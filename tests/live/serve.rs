@@ -1,4 +1,5 @@
-//! `pmbpf serve` on this kernel: what is scraped is what the kernel accounts, for whoever comes and goes, and nothing of it stays.
+//! `pmbpf serve` on this kernel: scraped values equal the kernel's accounts while targets come and go, and
+//! nothing stays behind.
 
 use std::{
     collections::BTreeMap,
@@ -16,26 +17,26 @@ use crate::{
 
 const INTERVAL: Duration = Duration::from_millis(500);
 
-/// A server, ended with its owner.
+/// Server process, ended on drop.
 pub(crate) struct Server {
     child: Child,
     address: SocketAddr,
-    /// What it says while it serves.
+    /// Standard error of the server while it serves.
     said: BufReader<ChildStderr>,
 }
 
 impl Server {
-    /// Serves at a free port, and has something to scrape.
+    /// Starts a server at a free port and waits until there is something to scrape.
     pub(crate) fn start(arguments: &[&str]) -> Self {
         Self::begin(pmbpf(), arguments)
     }
 
-    /// The same, with this command.
+    /// Starts a server with this command.
     pub(crate) fn begin(command: Command, arguments: &[&str]) -> Self {
         Self::plain(command, &[&["-I", "500ms"], arguments].concat())
     }
 
-    /// The same with these options alone, and else what is unless told otherwise.
+    /// Starts a server with only these options, and defaults for the rest.
     pub(crate) fn plain(mut command: Command, arguments: &[&str]) -> Self {
         command.args(["serve", "--listen", "127.0.0.1:0"]).args(arguments);
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
@@ -56,7 +57,7 @@ impl Server {
         self.child.id()
     }
 
-    /// The answer to bytes.
+    /// Returns the response to these bytes.
     pub(crate) fn answer(&self, request: &str) -> String {
         let mut stream = TcpStream::connect(self.address).unwrap();
         stream.write_all(request.as_bytes()).unwrap();
@@ -69,12 +70,12 @@ impl Server {
         self.answer(&format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n"))
     }
 
-    /// Series by name and labels, as text has them.
+    /// Returns the series by name and labels, as text has them.
     pub(crate) fn scrape(&self) -> BTreeMap<String, f64> {
         self.scrape_at("/metrics")
     }
 
-    /// The same at a path with a query, which makes another reader.
+    /// Returns the series at a path with a query, which makes another reader.
     pub(crate) fn scrape_at(&self, path: &str) -> BTreeMap<String, f64> {
         let answer = self.get(path);
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
@@ -86,7 +87,8 @@ impl Server {
             .collect()
     }
 
-    /// The same, once every interval that has begun by now is over. Every scrape on the way is given to `see`.
+    /// Returns the series once every interval that has begun by now is over. `see` receives every scrape on
+    /// the way.
     pub(crate) fn settled(&self, mut see: impl FnMut(&BTreeMap<String, f64>)) -> BTreeMap<String, f64> {
         let counted = |samples: &BTreeMap<String, f64>| samples["pmbpf_counted_time_seconds_total"];
         let mut last = self.scrape();
@@ -105,7 +107,7 @@ impl Server {
         self.end_by("TERM")
     }
 
-    /// Ends it; what it said while it served.
+    /// Ends the server and returns its messages.
     pub(crate) fn end_and_say(mut self) -> String {
         signal(self.child.id(), "TERM");
         let mut said = String::new();
@@ -114,7 +116,7 @@ impl Server {
         said
     }
 
-    /// Ends it by a signal; its exit code, if it has one.
+    /// Ends the server by a signal and returns its exit code, if it has one.
     pub(crate) fn end_by(mut self, name: &str) -> Option<i32> {
         signal(self.child.id(), name);
         self.child.wait().unwrap().code()
@@ -169,7 +171,7 @@ fn increases_over_targets_that_come_and_go_are_what_the_kernel_accounts() {
     let server = Server::start(&["--cgroup", &above.path, "--max-targets", "3", "--linger", "2s"]);
     let (mut last, before) = (server.settled(|_| ()), above.settled_usage_ns());
     let mut grown = 0.0;
-    // What a server of metrics does: of a series that is new it knows no growth, and one that is less has begun again.
+    // Semantics of a metrics server: a new series has no growth, and a series that decreases has restarted.
     let mut see = |now: &BTreeMap<String, f64>| {
         for (key, value) in now.iter().filter(|(key, _)| key.starts_with(CPU)) {
             let earlier = last.get(key).copied();
@@ -235,7 +237,7 @@ fn nothing_but_metrics_is_answered_and_a_slow_client_is_in_nobodys_way() {
     }
     let long = format!("GET /metrics HTTP/1.1\r\nHost: x\r\nX: {}\r\n\r\n", "y".repeat(100_000));
     let mut stream = TcpStream::connect(server.address).unwrap();
-    // It may be cut off before all of it is written.
+    // The connection may be closed before all is written.
     let _ = stream.write_all(long.as_bytes());
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);
@@ -261,7 +263,7 @@ fn whoever_answers_has_no_right_at_all() {
     });
     let held: BTreeMap<String, (String, String)> = held.collect();
     assert_eq!(held["http"], ("0000000000000000".to_owned(), "2".to_owned()), "{held:?}");
-    // cap_bpf and cap_perfmon.
+    // Mask of cap_bpf and cap_perfmon.
     assert_eq!(held["pmbpf"], ("000000c000000000".to_owned(), "2".to_owned()), "{held:?}");
 }
 
@@ -275,7 +277,7 @@ fn an_address_that_is_taken_is_named() {
     assert!(text(&other.stderr).contains(&format!("cannot listen at {address}")), "{}", text(&other.stderr));
 }
 
-// They wait for many readings, seconds apart.
+// These tests wait for many readings, seconds apart.
 nightly!(
     cgroups_that_come_and_go_between_readings_that_are_seconds_apart_are_not_lost,
     increases_over_targets_that_come_and_go_are_what_the_kernel_accounts

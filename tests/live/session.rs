@@ -1,4 +1,4 @@
-//! Sessions by pmbpf's library: counters per owner, which no command line asks for yet.
+//! Sessions through pmbpf's library: counters per owner, for which no command line option exists yet.
 
 use std::{
     path::Path,
@@ -19,7 +19,7 @@ use pmbpf::{
     table::event_syntax::{List, resolve},
 };
 
-/// Counters of `notation`, in its groups.
+/// Returns the counters of `notation`, in its groups.
 pub(crate) fn groups(notation: &str) -> Vec<EventGroup> {
     if notation.is_empty() {
         return Vec::new();
@@ -34,12 +34,12 @@ pub(crate) fn groups(notation: &str) -> Vec<EventGroup> {
     selected.iter().map(|one| group(&planned(one))).collect()
 }
 
-/// Events that always count, and groups that take turns.
+/// Returns events that always count, and groups that take turns.
 pub(crate) fn turns(pmu: &str, always: &str, taking: &str, slice: Duration) -> Multiplexing {
     Multiplexing { pmu: pmu.to_owned(), always: groups(always), groups: groups(taking), slice }
 }
 
-/// What a run came to.
+/// Result of a run.
 pub(crate) struct Counted {
     pub(crate) ledger: Ledger,
     pub(crate) whole: Interval,
@@ -47,7 +47,7 @@ pub(crate) struct Counted {
 }
 
 impl Counted {
-    /// The cgroup with this path.
+    /// Returns the cgroup with this path.
     #[track_caller]
     pub(crate) fn cgroup(&self, wanted: &str) -> OwnerIndex {
         let is = |owner: &Owner| matches!(owner, Owner::Cgroup { path, .. } if path.as_bytes() == wanted.as_bytes());
@@ -64,7 +64,7 @@ impl Counted {
     }
 }
 
-/// Counts for `request.duration`, which `work` must not outlast; it begins when counting has begun.
+/// Counts for `request.duration`, which `work` must not exceed. `work` begins when counting has begun.
 #[track_caller]
 pub(crate) fn count(
     request: &Request,

@@ -1,5 +1,6 @@
-//! Twelve situations, each staged with numbers drawn from a seed: the right finding comes first, and where nothing is wrong there is none.
-//! `PMBPF_ROUNDS` says how many seeds; `cargo xtask nightly` asks for more than one.
+//! Twelve situations, each staged with numbers drawn from a seed: the right finding comes first, and without
+//! a fault there is none. `PMBPF_ROUNDS` is the number of seeds. `cargo xtask nightly` requests more than
+//! one.
 
 use std::{
     fs,
@@ -18,8 +19,8 @@ use crate::{
     workloads::workload,
 };
 
-/// What a host does to a run that is not staged: its hypervisor, and whoever else has CPUs. Waits for these are theirs; those for tasks that
-/// are counted are the situation's.
+/// Returns whether a finding is an effect of the host that is not staged: of its hypervisor, or of other
+/// tasks on its CPUs. Waits for those are the host's, waits for counted tasks are the situation's.
 fn is_of_the_host(finding: &Value) -> bool {
     let name = finding["finding"].as_str().unwrap();
     let first = finding["evidence"].as_array().unwrap().iter().find(|row| row["metric"] == CULPRIT);
@@ -29,24 +30,24 @@ fn is_of_the_host(finding: &Value) -> bool {
 
 const CULPRIT: &str = "runqueue_latency.culprit";
 
-/// Findings of a run that are no symptoms of others.
+/// Returns the findings of a run that are not symptoms of others.
 fn causes(rows: &Rows) -> impl Iterator<Item = &Value> {
     rows.of_kind("finding").filter(|row| row.get("explained_by").is_none())
 }
 
-/// The same without those that are the host's.
+/// Returns the causes without those of the host.
 fn findings(rows: &Rows) -> Vec<Value> {
     causes(rows).filter(|row| !is_of_the_host(row)).cloned().collect()
 }
 
-/// Findings of a command, after these options.
+/// Returns the findings of a command with these options.
 fn of(options: &[&str], command: &[&str]) -> Vec<Value> {
     let output = output(&[options, &["--"], command].concat());
     assert!(output.status.success(), "{}", text(&output.stderr));
     findings(&Rows::parse(&output.stderr))
 }
 
-/// Is the first finding one of `wanted`, and of `owner`?
+/// Asserts that the first finding is one of `wanted`, and belongs to `owner`.
 #[track_caller]
 fn assert_first(found: &[Value], wanted: &[&str], owner: Option<&Cgroup>, staged: &str) {
     let first = found.first().unwrap_or_else(|| panic!("{staged}: nothing was found"));
@@ -64,12 +65,12 @@ fn staged(of_number: u64, stage: impl Fn(&mut Chance, &str)) {
     }
 }
 
-/// From `low` to `high`.
+/// Returns a number from `low` to `high`.
 fn between(chance: &mut Chance, low: usize, high: usize) -> usize {
     low + chance.below(high - low + 1)
 }
 
-/// Ends with its owner.
+/// Child process, ended on drop.
 struct Beside(Child);
 
 impl Drop for Beside {
@@ -79,7 +80,7 @@ impl Drop for Beside {
     }
 }
 
-/// Has this controller of the v2 hierarchy limits here, which it has not where a v1 hierarchy has it?
+/// Returns whether the v2 hierarchy has this controller, which it lacks where a v1 hierarchy has it.
 fn has(controller: &str) -> bool {
     let layout = Layout::read(Path::new("/")).unwrap();
     let mount = layout.v2.expect("a v2 hierarchy");
@@ -109,7 +110,7 @@ fn a_limit_of_cpu_time_is_the_cause() {
     });
 }
 
-/// A cgroup with limits of memory in the v2 hierarchy.
+/// Returns the findings in a v2 cgroup with memory limits.
 fn of_memory(file: &str, megabytes: usize, command: &str) -> (Cgroup, Vec<Value>) {
     let group = Cgroup::new("memory");
     let control = group.folder().parent().unwrap().join("cgroup.subtree_control");
@@ -174,7 +175,7 @@ fn a_noisy_neighbour_is_found_by_its_victim() {
     staged(6, |chance, seed| {
         let count = between(chance, 2, 5);
         let spin = workload("spin", &["-g"]);
-        // Where the controller of CPU time is on, two cgroups have half of a CPU each, which is no noise.
+        // Where the CPU controller is on, two cgroups have half of a CPU each, which is not noise.
         let above = Cgroup::new("above");
         let [victim, noisy] = ["victim", "noisy"].map(|name| above.below(name));
         let running = Running::start(&["--cgroup", &victim.path, "--cgroup", &noisy.path]);
@@ -182,7 +183,7 @@ fn a_noisy_neighbour_is_found_by_its_victim() {
         let mut started = vec![victim.spawn(&command)];
         started.extend((0..count).map(|_| noisy.spawn(&command)));
         started.iter_mut().for_each(|one| drop(one.wait()));
-        // What else the host runs may have the CPU for longer than the neighbour.
+        // Other tasks on the host may have the CPU for longer than the neighbour.
         let rows = running.stop();
         let is_situation = |row: &&Value| row["finding"] == "cpu_wait" || !is_of_the_host(row);
         let found: Vec<Value> = causes(&rows).filter(is_situation).cloned().collect();
@@ -224,8 +225,8 @@ fn page_faults_are_the_cause() {
     });
 }
 
-// A mutex that is taken again before a waiter wakes up starves all others, and waits that last when a run ends are not counted: one run
-// in five or so had no convoy to find.
+// A mutex that is taken again before a waiter wakes up starves all others, and waits that last until the end
+// of a run are not counted. About one run in five had no convoy to find.
 nightly!(threads_that_wait_for_one_lock_are_the_cause);
 
 fn threads_that_wait_for_one_lock_are_the_cause() {
@@ -250,16 +251,19 @@ fn a_disk_with_more_to_do_than_it_can_is_the_cause() {
     }
     staged(10, |chance, seed| {
         let depth = between(chance, 16, 48);
-        let disk = Loop::new("queue", 32 << 20);
+        // One in memory is as fast as the CPUs, which other programs may have.
+        let disk = Loop::past_the_cache("queue", 32 << 20).unwrap_or_else(|| Loop::new("queue", 32 << 20));
         let mut fio = Command::new("fio");
-        // Large ones: between small ones the disk waits for fio, which has to wait for a CPU.
+        // Large requests: between small ones the disk waits for fio, which has to wait for a CPU.
         fio.args(["--name=x", "--rw=randread", "--bs=1m", "--direct=1", "--ioengine=libaio"]);
-        // Its job is a process of its own otherwise, which may have begun before the run.
+        // The job would otherwise be a separate process, which may have begun before the run.
         fio.args([
             "--thread",
             "--time_based",
             "--runtime=30",
             "--size=32m",
+            // Where others run, a task that moves between CPUs would be another finding.
+            "--cpus_allowed=1",
             &format!("--filename={}", disk.path()),
         ]);
         let fio = fio.arg(format!("--iodepth={depth}")).stdout(Stdio::null()).spawn().unwrap();
@@ -285,7 +289,7 @@ fn programs_that_wait_for_work_are_no_news() {
 fn threads_that_wait_for_a_condition_or_for_each_other_to_end_are_no_convoy() {
     staged(12, |chance, seed| {
         let pause = between(chance, 1, 20).to_string();
-        // Its first thread waits for a lock, once for each time, and for barriers; or for a timer.
+        // The first thread waits for a lock, once for each time, and for barriers, or for a timer.
         for what in ["sleep", "lock"] {
             let found = of(&["--off-cpu"], &[&workload("waits", &["-pthread"]), what, "15", &pause]);
             assert!(found.is_empty(), "{seed}: {what} {pause}: {found:#?}");

@@ -1,4 +1,5 @@
-//! Where stacks lack frames, they say so: too deep, a return address in no mapping, a caller that frame pointers pass over.
+//! Stacks that lack frames, marked with the reason: too deep, a return address in no mapping, or a caller
+//! skipped by frame pointers.
 
 use std::{fs, io::Read as _};
 
@@ -10,14 +11,14 @@ use crate::{
     workloads::workload,
 };
 
-/// Rows of a run of a program, which has the standard output for itself.
+/// Returns the rows of a run of a program, which has standard output to itself.
 fn run(arguments: &[&str], program: &[&str]) -> Rows {
     let output = output(&[arguments, &["--stacks", "-F", "199", "--"], program].concat());
     assert!(output.status.success(), "{}", text(&output.stderr));
     Rows::parse(&output.stderr)
 }
 
-/// The stacks of samples in a function.
+/// Returns the stacks of samples in a function.
 fn stacks<'a>(rows: &'a Rows, function: &str) -> Vec<&'a Value> {
     let is_in =
         |row: &&Value| row["frames"].as_array().unwrap().iter().any(|frame| frame["function"] == function);
@@ -35,7 +36,7 @@ fn a_stack_that_is_deeper_than_frames_are_taken_ends_with_a_mark() {
     let deep = stacks(&rows, "leaf");
     assert!(!deep.is_empty());
     for stack in deep {
-        // Frames of the kernel are taken beside those.
+        // Kernel frames are captured in addition to those.
         let of_program = |frame: &&Value| frame["module"] == program.as_str();
         let frames = stack["frames"].as_array().unwrap().iter().filter(of_program).count();
         assert_eq!((&outermost(stack)["cut"], frames), (&"deep".into(), 127), "{stack}");
@@ -80,7 +81,7 @@ fn a_return_address_in_no_mapping_is_not_a_frame_in_any_format() {
     assert!(ends["share"].as_f64() > Some(0.9), "{ends}");
     let report =
         |format: &[&str]| pmbpf().arg("report").args(format).arg(recording.as_str()).output().unwrap().stdout;
-    // The page has its rows packed: tests/page.rs compares them with those of JSON.
+    // The page has its rows packed. tests/page.rs compares them with those of JSON.
     let mut all = vec![("text", report(&[]))];
     for format in ["folded", "pprof", "speedscope", "firefox"] {
         let file = Scratch::new(format);
@@ -112,7 +113,8 @@ fn where_a_caller_may_be_passed_over_off_cpu_stacks_say_so() {
     assert!(named || stacks.contains("(a caller may be missing)"), "{shown}");
 }
 
-/// Functions of libc that take a lock and make the system call keep no frame pointer: what called them is in no chain of these.
+/// Tests functions of libc that take a lock and make the system call without a frame pointer: their caller is
+/// in none of these frame-pointer chains.
 #[test]
 fn callers_of_a_lock_are_in_the_stacks_of_its_waiters() {
     let program = workload("lockwait", &["-pthread"]);

@@ -14,18 +14,18 @@ use crate::{
     workloads::workload,
 };
 
-/// Forks exactly 200 times and touches memory the same way each time.
+/// Script that forks exactly 200 times and touches memory the same way each time.
 const FORKS: &str = "i=0; while [ $i -lt 200 ]; do /bin/true; i=$((i+1)); done";
-/// Waits 200 times for a process that waits for the clock.
+/// Script that waits 200 times for a process that waits for the clock.
 const SLEEPS: &str = "i=0; while [ $i -lt 200 ]; do sleep 0.002; i=$((i+1)); done";
 
-/// `pmbpf run --count --json` with results on stdout; exit code, rows, what was said.
+/// Runs `pmbpf stat --json` with results on stdout, and returns exit code, rows and messages.
 pub(crate) fn counted(arguments: &[&str]) -> (Option<i32>, Rows, String) {
     let output = pmbpf().args(["stat", "--json", "-o", "-"]).args(arguments).output().unwrap();
     (output.status.code(), Rows::parse(&output.stdout), text(&output.stderr))
 }
 
-/// Rows of a run that succeeds.
+/// Returns the rows of a run that succeeds.
 #[track_caller]
 pub(crate) fn count(arguments: &[&str]) -> Rows {
     let (code, rows, said) = counted(arguments);
@@ -38,21 +38,21 @@ pub(crate) fn event<'a>(rows: &'a Rows, name: &str) -> &'a Value {
     rows.event(name, |_| true).unwrap_or_else(|| panic!("no {name} in {:?}", rows.0))
 }
 
-/// A count, added up over intervals.
+/// Returns a count, added up over intervals.
 #[track_caller]
 pub(crate) fn value(rows: &Rows, name: &str) -> f64 {
     event(rows, name);
     rows.sum(&format!("event.{name}"), |_| true)
 }
 
-/// What is said beside the count of an event.
+/// Returns the value derived from an event's count.
 #[track_caller]
 fn derived<'a>(rows: &'a Rows, event: &str) -> &'a Value {
     let parent = format!("event.{event}");
     rows.of_kind("metric").find(|row| row["parent"] == parent.as_str()).expect("a row")
 }
 
-/// The value column of `perf stat`.
+/// Returns the value column of `perf stat`.
 fn perf_stat(events: &str, script: &str) -> Vec<f64> {
     let mut perf = Command::new("perf");
     perf.args(["stat", "-x", ";", "-e", events, "--", "sh", "-c", script]).env("LC_ALL", "C");
@@ -69,8 +69,9 @@ fn a_command_counts_what_perf_stat_counts() {
     let perfs = perf_stat("page-faults,minor-faults", FORKS);
     assert_close("page faults", value(&ours, "page-faults"), perfs[0], 0.02, 0.0);
     assert_close("minor faults", value(&ours, "minor-faults"), perfs[1], 0.02, 0.0);
-    // How often something gets in between depends on what else runs, so that one run is counted by all: by us with the switches of
-    // perf's own process, which are few on an idle host and many on a busy one. The kernel has the sum.
+    // The number of preemptions depends on other load, so all methods count one run. Our count includes the
+    // switches of perf's own process, which are few on an idle host and many on a busy one. The kernel has
+    // the sum.
     let (usage, all) = (workload("usage", &[]), Scratch::new("usage"));
     let perf = ["perf", "stat", "-x", ";", "-e", "context-switches", "-o", counts.as_str(), "--"];
     let command = [&[usage.as_str(), all.as_str()], &perf[..], &["sh", "-c", SLEEPS]].concat();
@@ -81,7 +82,8 @@ fn a_command_counts_what_perf_stat_counts() {
     let (ours, all) = (value(&ours, "context-switches"), fs::read_to_string(&all.0).unwrap());
     let all: f64 = all.trim().parse().unwrap();
     assert!(perfs <= ours, "switches: {ours} of all is less than {perfs} of some");
-    // The last switch of each of 202 processes comes after its events have been closed, and so may some before it.
+    // The last switch of each of 202 processes comes after its events have been closed, and so may some
+    // before it.
     assert!(
         (all - 240.0..=all - 202.0).contains(&ours),
         "switches: {ours} is not {all}, less the last of each process"
@@ -93,10 +95,10 @@ fn the_usual_events_hold_a_clock_that_agrees_with_the_command_s_cpu_time() {
     let spin = workload("spin", &["-g"]);
     let row = count(&["--", &spin, "0.5"]);
     let clock_ns = value(&row, "task-clock");
-    // The process counts what it used while it waited to become `spin`; we do not.
+    // The process's own count includes its wait to become `spin`. Ours does not.
     assert!((0.2e9..0.55e9).contains(&clock_ns), "{clock_ns}");
     let usage_ns = row.total("user_time") + row.total("system_time");
-    // The event's clock goes on while a hypervisor has the CPU; the scheduler's does not.
+    // The event's clock goes on while a hypervisor has the CPU. The scheduler's does not.
     let slack = if in_guest() { 100e6 } else { 20e6 };
     let is_near = usage_ns < clock_ns * 1.05 + slack && usage_ns > clock_ns / 1.5 - slack;
     assert!(is_near, "user and system time: {usage_ns} is not {clock_ns}");
@@ -126,7 +128,7 @@ fn several_runs_give_their_mean_and_its_interval() {
     assert!(printed.contains("mean of 5 runs") && printed.contains('±'), "{printed}");
 }
 
-/// What a recording says, in a format, and what is said beside it.
+/// Returns the report of a recording in a format, and its messages.
 fn reported(recording: &Scratch, format: &[&str]) -> (String, String) {
     let output = pmbpf().arg("report").arg(&recording.0).args(format).output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -148,7 +150,7 @@ fn a_recording_gives_the_report_of_the_run() {
             pmbpf.args(["stat", "-o", recording.as_str()]).args(events).args(how).args(format).args(whom);
             let live = pmbpf.output().unwrap();
             assert!(live.status.success(), "{}", text(&live.stderr));
-            // With a command its results went to stderr, between what is said.
+            // With a command, results went to stderr, between messages.
             let printed = text(&live.stdout) + &text(&live.stderr);
             let (report, _) = reported(&recording, format);
             assert!(!report.is_empty() && printed.contains(&report), "{printed}\nreport:\n{report}");
@@ -210,7 +212,7 @@ fn ctrl_c_ends_a_count_and_prints_it() {
     let clocks = rows.of_kind("metric").filter(|row| row["metric"] == "event.cpu-clock");
     let ends = clocks.map(|row| row["t"].as_u64().unwrap() + row["dt"].as_u64().unwrap());
     let duration = rows.summary()["duration_ns"].as_u64().unwrap();
-    // Intervals are told to the end, each in whole nanoseconds.
+    // Intervals are reported to the end, each in whole nanoseconds.
     assert!(ends.max().unwrap().abs_diff(duration) < 100, "{:?}", rows.0);
     assert!(value(&rows, "context-switches") > 0.0);
 }
@@ -243,7 +245,7 @@ fn a_cgroup_counts_its_own_and_one_in_which_nothing_runs_is_missing() {
     assert!(of(&idle)["value"].is_null() && of(&idle)["status"] == "missing", "{}", of(&idle));
 }
 
-/// Rows of `pmbpf list`, and its exit code.
+/// Returns the exit code of `pmbpf list`, and its rows.
 fn listed(arguments: &[&str]) -> (Option<i32>, Rows) {
     let output = pmbpf().args(["list", "--json"]).args(arguments).output().unwrap();
     (output.status.code(), Rows::parse(&output.stdout))

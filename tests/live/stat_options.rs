@@ -1,4 +1,5 @@
-//! Options and events of `pmbpf stat` that perf stat has, beside perf itself, and what a user without rights gets.
+//! Options and events that `pmbpf stat` shares with perf stat, compared with perf itself, and the results of
+//! a user without rights.
 
 use std::{
     fs,
@@ -14,7 +15,7 @@ use crate::{
     workloads::workload,
 };
 
-/// pmbpf for a user without rights: a copy in a folder that everybody may enter.
+/// Copy of pmbpf for a user without rights, in a folder that all users may enter.
 struct Unprivileged(Scratch);
 
 impl Unprivileged {
@@ -104,7 +105,7 @@ fn if_possible_runs_the_command_once_and_says_what_is_not_measured() {
     );
 }
 
-/// Fields of `stat -x ';'`, a row a line, of pmbpf or of perf.
+/// Returns the fields of `stat -x ';'` of pmbpf or perf, one row per line.
 fn fields(program: &mut Command, arguments: &[&str]) -> Vec<Vec<String>> {
     let output = program.args(["stat", "-x", ";"]).args(arguments).env("LC_ALL", "C").output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -118,7 +119,7 @@ fn fields(program: &mut Command, arguments: &[&str]) -> Vec<Vec<String>> {
 
 #[test]
 fn fields_are_those_of_perf_stat_in_its_order() {
-    // Numbers differ from run to run: units, names, places and what is not counted do not.
+    // Numbers differ from run to run. Units, names, positions and uncounted events do not.
     let fixed = |row: &Vec<String>| -> Vec<String> {
         row.iter()
             .map(|field| {
@@ -149,7 +150,7 @@ fn fields_are_those_of_perf_stat_in_its_order() {
         let [ours, perfs] = [&mut pmbpf(), &mut Command::new("perf")]
             .map(|program| fields(program, &[&way[..], sleeps].concat()));
         assert!(!ours.is_empty(), "{way:?}");
-        // A rate of some thousands is in K or not, as it comes.
+        // The unit K of a rate of some thousands depends on its value.
         let plain = |rows: &[Vec<String>]| -> Vec<Vec<String>> {
             shapes(rows)
                 .into_iter()
@@ -232,7 +233,7 @@ fn a_timeout_ends_the_command_and_a_delay_starts_counters_later() {
         value(&count(&[arguments, &["-e", "task-clock", "--", &spin, "0.4"]].concat()), "task-clock")
     };
     let (all, late) = (clock(&[]), clock(&["-D", "300"]));
-    // Beside other work it has a part of a CPU in the first 300 ms, and all of what is left counts.
+    // Next to other work it has part of a CPU in the first 300 ms, and the rest counts in full.
     assert!(late > 0.0 && late < 0.9 * all, "{late} of {all}");
 }
 
@@ -245,7 +246,7 @@ fn beside_another_target_a_command_says_how_long_to_count() {
     for option in ["-p", "-t"] {
         let (code, rows, said) = counted(&[&[option, &pid, "-e", "task-clock"], &waits[..]].concat());
         assert_eq!(code, Some(3), "{said}");
-        // The command sleeps, so the time is the other's.
+        // The command sleeps, so the time is the other process's.
         assert!(value(&rows, "task-clock") > 0.03e9, "{said}");
         assert!((0.3e9..20e9).contains(&rows.total("elapsed")), "{}", rows.total("elapsed"));
     }

@@ -1,4 +1,4 @@
-//! What live tests need: pmbpf's rows, cgroups that vanish, workloads built from C.
+//! Common helpers of live tests: pmbpf's rows, temporary cgroups, workloads built from C.
 
 use std::{
     fs,
@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use crate::schema;
 
-/// The binary as users get it: `cargo xtask test` builds it in release mode.
+/// Returns the binary as users get it: `cargo xtask test` builds it in release mode.
 pub(crate) fn pmbpf() -> Command {
     let release = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/release/pmbpf");
     let built = std::env::var_os("PMBPF_BIN").map_or(release, PathBuf::from);
@@ -29,20 +29,20 @@ pub(crate) fn pmbpf() -> Command {
     command
 }
 
-/// The kernel's version.
+/// Returns the kernel's version.
 pub(crate) fn linux() -> (u32, u32) {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     let mut numbers = release.split('.').map(|part| part.parse().unwrap_or(0));
     (numbers.next().unwrap(), numbers.next().unwrap())
 }
 
-/// A name that nobody else uses.
+/// Returns a unique name.
 pub(crate) fn unique(name: &str) -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     format!("pmbpf-test-{name}-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// A file of our own that vanishes.
+/// Temporary file, removed on drop.
 pub(crate) struct Scratch(pub(crate) PathBuf);
 
 impl Scratch {
@@ -61,7 +61,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Rows of a run.
+/// Parsed rows of a run.
 pub(crate) struct Rows(pub(crate) Vec<Value>);
 
 impl Rows {
@@ -77,37 +77,37 @@ impl Rows {
         self.of_kind("summary").next().expect("a summary row ends every run")
     }
 
-    /// A metric of the owners that `is` picks, added up over them and over intervals.
+    /// Returns a metric of the owners that match `is`, added up over them and over intervals.
     pub(crate) fn sum(&self, metric: &str, is: impl Fn(&Value) -> bool) -> f64 {
         let rows = self.of_kind("metric").filter(|row| row["metric"] == metric && is(&row["owner"]));
         rows.map(|row| row["value"].as_f64().unwrap_or_else(|| panic!("{metric} is missing: {row}"))).sum()
     }
 
-    /// The row of what an event's samples, or its counters, say of the owners that `is` picks.
+    /// Returns the row of an event's samples or counters for owners that match `is`.
     pub(crate) fn event(&self, event: &str, is: impl Fn(&Value) -> bool) -> Option<&Value> {
         let metric = format!("event.{event}");
         self.of_kind("metric").find(|row| row["metric"] == metric.as_str() && is(&row["owner"]))
     }
 
-    /// A metric of everything counted.
+    /// Returns a metric of everything counted.
     pub(crate) fn total(&self, metric: &str) -> f64 {
         self.sum(metric, |owner| owner["kind"] == "target")
     }
 
-    /// A metric of a cgroup, its subtree included.
+    /// Returns a metric of a cgroup, its subtree included.
     pub(crate) fn of_cgroup(&self, metric: &str, path: &str) -> f64 {
         let found = self.of_kind("metric").any(|row| row["owner"]["path"] == path);
         assert!(found, "no row for cgroup {path}");
         self.sum(metric, |owner| owner["path"] == path)
     }
 
-    /// A metric of the processes with this name.
+    /// Returns a metric of the processes with this name.
     pub(crate) fn of_name(&self, metric: &str, name: &str) -> f64 {
         self.sum(metric, |owner| owner["name"] == name)
     }
 }
 
-/// Runs pmbpf to its end; it must succeed. Results come from stdout.
+/// Runs pmbpf to its end, which must succeed. Results come from stdout.
 pub(crate) fn run(arguments: &[&str]) -> Rows {
     let output = output(arguments);
     assert!(output.status.success(), "{}: {}", output.status, text(&output.stderr));
@@ -123,12 +123,12 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// Does the run that writes this recording count yet? Then its baseline is there.
+/// Returns whether the run that writes this recording counts yet, which is when it has a baseline.
 pub(crate) fn counts(recording: &Scratch) -> bool {
     Recording::read(&recording.0).is_ok_and(|recording| !recording.drains.is_empty())
 }
 
-/// pmbpf in the background, counting by the time this exists.
+/// Background process of pmbpf, which counts by the time this exists.
 pub(crate) struct Running {
     child: Child,
     recording: Scratch,
@@ -158,7 +158,7 @@ impl Running {
     /// Waits for a drain of this kind in the recording.
     pub(crate) fn wait_for_drain(&self, what: &str, is_it: impl Fn(&Drain) -> bool) {
         wait_until(what, || {
-            // Reading it all takes a while, and a drain comes every second.
+            // Reading the recording takes a while, and a drain comes every second.
             std::thread::sleep(Duration::from_millis(200));
             Recording::read(&self.recording.0).is_ok_and(|recording| recording.drains.iter().any(&is_it))
         });
@@ -170,13 +170,14 @@ impl Running {
         errors
     }
 
-    /// Waits for the end, or asks for it with Ctrl-C.
+    /// Ends the run with SIGINT and returns its rows.
     pub(crate) fn stop(mut self) -> Rows {
         signal(self.pid(), "INT");
         self.collect()
     }
 
-    /// The same; what the run said, and what a report with these arguments says of its recording.
+    /// Ends the run with SIGINT and returns its rows, and those of a report with these arguments on its
+    /// recording.
     pub(crate) fn stop_and_replay(mut self, arguments: &[&str]) -> (Rows, Rows) {
         signal(self.pid(), "INT");
         let said = self.collect();
@@ -187,7 +188,7 @@ impl Running {
         (said, Rows::parse(&report.stdout))
     }
 
-    /// Waits for the end.
+    /// Waits for the end and returns the rows.
     pub(crate) fn finish(mut self) -> Rows {
         self.collect()
     }
@@ -208,7 +209,8 @@ impl Drop for Running {
     }
 }
 
-/// Ways of attaching that work on this kernel: as an option, and as pmbpf names it. Each kernel has one at least.
+/// Returns the attach methods that work on this kernel: as an option, and by pmbpf's name. Each kernel has at
+/// least one.
 pub(crate) fn ways() -> Vec<(&'static str, &'static str)> {
     let doctor = pmbpf().args(["doctor", "--json"]).output().unwrap();
     let Rows(rows) = Rows::parse(&doctor.stdout);
@@ -223,23 +225,24 @@ pub(crate) fn ways() -> Vec<(&'static str, &'static str)> {
     ways
 }
 
-/// Does an emulator run us? Its CPUs stop whenever its host has something better to do, which no clock of theirs tells.
+/// Returns whether this runs in an emulator. Its CPUs stop whenever the host runs something else, which none
+/// of their clocks shows.
 pub(crate) fn in_guest() -> bool {
     std::env::var_os("PMBPF_GUEST").is_some()
 }
 
-/// Says that a test cannot run here; `cargo xtask test --kernels` counts it as skipped.
+/// Reports that a test cannot run here. `cargo xtask test --kernels` counts it as skipped.
 pub(crate) fn skipped(why: &str) {
     let _ = writeln!(std::io::stdout(), "SKIPPED: {why}");
 }
 
-/// Sends a signal to a process we started.
+/// Sends a signal to a child process.
 pub(crate) fn signal(pid: u32, name: &str) {
     let status = Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).status().unwrap();
     assert!(status.success(), "kill -{name} {pid}");
 }
 
-/// Waits for a condition of the kernel or of a process of ours.
+/// Waits for a condition of the kernel or of a child process.
 pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(60);
     while !holds() {
@@ -248,7 +251,7 @@ pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// A cgroup of ours; removed with what is below it, after ending what is in it.
+/// Temporary cgroup. On drop its processes are ended, and it is removed with its subtree.
 pub(crate) struct Cgroup {
     folder: PathBuf,
     /// Path from the hierarchy's root.
@@ -268,24 +271,25 @@ impl Cgroup {
         &self.folder
     }
 
-    /// A cgroup below this one, removed with it.
+    /// Makes a cgroup below this one, removed with it.
     pub(crate) fn below(&self, relative: &str) -> Self {
         let folder = self.folder.join(relative);
         fs::create_dir_all(&folder).unwrap();
         Self { folder, path: format!("{}/{relative}", self.path) }
     }
 
-    /// One that others made below this one, and removed with it.
+    /// Returns an existing cgroup below this one, removed with it.
     pub(crate) fn existing(&self, relative: &str) -> Self {
         Self { folder: self.folder.join(relative), path: format!("{}/{relative}", self.path) }
     }
 
-    /// `usage_usec` of `cpu.stat`, in ns.
+    /// Returns `usage_usec` of `cpu.stat`, in ns.
     pub(crate) fn usage_ns(&self) -> f64 {
         usage_ns(&self.folder)
     }
 
-    /// The same, when it has stopped growing: a process runs on for a moment after its parent has learnt of its end.
+    /// Returns the usage once it has stopped growing: a process runs on for a moment after its parent has
+    /// been notified of its end.
     pub(crate) fn settled_usage_ns(&self) -> f64 {
         let mut last = self.usage_ns();
         loop {
@@ -306,8 +310,8 @@ impl Cgroup {
             .unwrap();
     }
 
-    /// Starts a command inside. Its shell enters while it waits, so that no time is spent half inside: the kernel's
-    /// `cpu.stat` bills a running task's whole open slice to where it is when the slice is booked.
+    /// Starts a command in the cgroup. Its shell enters while it waits, so that no time is spent half inside.
+    /// The kernel's `cpu.stat` bills a running task's whole open slice to its cgroup at booking time.
     pub(crate) fn spawn(&self, command: &str) -> Started {
         let waiting = Waiting::new(command);
         self.enter(waiting.pid());
@@ -318,14 +322,14 @@ impl Cgroup {
         let _ = fs::remove_dir(&self.folder);
     }
 
-    /// Removes it, and makes another one with its path.
+    /// Removes the cgroup and makes another one with its path.
     pub(crate) fn make_again(&self) {
         wait_until("nobody is in it", || fs::remove_dir(&self.folder).is_ok());
         fs::create_dir(&self.folder).unwrap();
     }
 }
 
-/// `usage_usec` of a cgroup's `cpu.stat`, in ns.
+/// Returns `usage_usec` of a cgroup's `cpu.stat`, in ns.
 pub(crate) fn usage_ns(cgroup: &Path) -> f64 {
     let stat = fs::read_to_string(cgroup.join("cpu.stat")).unwrap();
     let line = stat.lines().find_map(|line| line.strip_prefix("usage_usec ")).unwrap();
@@ -334,7 +338,7 @@ pub(crate) fn usage_ns(cgroup: &Path) -> f64 {
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
-        // Who still runs there was started by the test; before Linux 5.14 they end by themselves.
+        // Processes that still run there were started by the test. Before Linux 5.14 they end by themselves.
         let _ = fs::write(self.folder.join("cgroup.kill"), "1");
         let mut folders = vec![self.folder.clone()];
         let mut index = 0;
@@ -344,7 +348,7 @@ impl Drop for Cgroup {
             index += 1;
         }
         for folder in folders.iter().rev() {
-            // A process on its way out still holds its cgroup for a moment.
+            // An exiting process still holds its cgroup for a moment.
             for _ in 0..100 {
                 if fs::remove_dir(folder).is_ok() || !folder.exists() {
                     break;
@@ -355,10 +359,10 @@ impl Drop for Cgroup {
     }
 }
 
-/// A shell that sleeps, and starts nothing, until it is told to become a command.
+/// Shell that sleeps, and starts nothing, until it is released to become a command.
 pub(crate) struct Waiting(Child);
 
-/// How `/proc/PID/syscall` begins in `read(0, …)`.
+/// Prefix of `/proc/PID/syscall` in `read(0, …)`.
 const READS: &str = if cfg!(target_arch = "aarch64") { "63 0x0 " } else { "0 0x0 " };
 
 impl Waiting {
@@ -381,10 +385,10 @@ impl Waiting {
     }
 }
 
-/// A process of ours that ends with its owner, with those that it has forked: what goes on beside the next test is its load.
+/// Child process that is ended on drop with its descendants, which would otherwise be load in the next test.
 pub(crate) struct Started {
     child: Child,
-    /// Has it been waited for? Its number may be another's then.
+    /// Whether it has been reaped. Its number may then be another's.
     is_reaped: bool,
 }
 
@@ -400,7 +404,7 @@ impl Started {
         self.child.id()
     }
 
-    /// Waits for its end; what it printed.
+    /// Waits for the end and returns the output.
     pub(crate) fn wait(&mut self) -> String {
         let mut printed = String::new();
         self.child.stdout.take().unwrap().read_to_string(&mut printed).unwrap();
@@ -428,18 +432,19 @@ fn what_a_process_of_ours_has_forked_ends_with_it() {
     let state = format!("/proc/{}/stat", line.trim());
     assert!(fs::exists(&state).unwrap());
     drop(started);
-    // It is reaped by the first process.
+    // The first process reaps it.
     wait_until("it has ended", || fs::read_to_string(&state).map_or(true, |stat| stat.contains(") Z ")));
 }
 
-/// Are two numbers within a share of each other, or within an absolute distance?
+/// Asserts that two numbers are within a share of each other, or within an absolute distance.
 #[track_caller]
 pub(crate) fn assert_close(what: &str, ours: f64, truth: f64, share: f64, distance: f64) {
     let off = (ours - truth).abs();
     assert!(off <= truth.abs() * share || off <= distance, "{what}: {ours} is not {truth} (off by {off})");
 }
 
-/// What a running task's time may be behind, in ns: the kernel's tick, which is late where an emulator's CPU stands.
+/// Returns the possible lag of a running task's time in ns: the kernel's tick, which is late where an
+/// emulator's CPU stands still.
 pub(crate) fn tick_ns() -> f64 {
     if in_guest() { 200e6 } else { 10e6 }
 }

@@ -1,5 +1,5 @@
-//! `pmbpf serve --parquet` on this kernel: what stands in the file is what the kernel accounts, to the last interval, and who writes has no
-//! right.
+//! `pmbpf serve --parquet` on this kernel: the file agrees with the kernel's accounts, to the last interval,
+//! and the writer has no rights.
 
 use std::{
     collections::BTreeMap,
@@ -19,7 +19,7 @@ use crate::{
     workloads::workload,
 };
 
-/// A folder of ours, removed with its owner.
+/// Temporary folder, removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -29,7 +29,7 @@ impl Folder {
         Self(folder)
     }
 
-    /// Every file below.
+    /// Returns every file below.
     fn files(&self) -> Vec<PathBuf> {
         let (mut found, mut folders) = (Vec::new(), vec![self.0.clone()]);
         while let Some(folder) = folders.pop() {
@@ -82,7 +82,7 @@ fn a_cgroups_rows_are_what_the_kernel_accounts() {
     assert_eq!(folder.files().len(), 0, "no hour is over");
     assert_eq!(server.end(), Some(0));
     let files = folder.files();
-    // One more, if an hour has just begun.
+    // There is one more if an hour has just begun.
     assert!((1..=2).contains(&files.len()), "{files:?}");
     let all: Vec<Cells> = files.iter().flat_map(|file| rows(file)).collect();
     for (group, used_ns) in [&web, &brief].into_iter().zip(used) {
@@ -129,7 +129,7 @@ fn a_table_that_cannot_be_written_is_said_once_and_counting_goes_on() {
         Server::start(&["--cgroup", &group.path, "--no-io", "--parquet", &name, "--parquet-every", "1s"]);
     let counted = || server.scrape()["pmbpf_counted_time_seconds_total"];
     fs::remove_dir_all(&folder.0).unwrap();
-    // Where the folder was is a file.
+    // A file replaces the folder.
     fs::write(&folder.0, "").unwrap();
     let before = counted();
     wait_until("it counts on", || {

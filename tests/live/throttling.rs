@@ -1,4 +1,4 @@
-//! Limits of CPU time: what they take does not count as waiting for a CPU, and the finding says which limit it is.
+//! Limits of CPU time: throttled time does not count as waiting for a CPU, and the finding names the limit.
 
 use std::{
     fs,
@@ -16,13 +16,14 @@ use crate::{
     workloads::workload,
 };
 
-/// The CPU that all of it runs on.
+/// CPU on which everything runs.
 const CPU: &str = "1";
 
-/// A cgroup whose tasks have the CPU for 20 ms of each 100 ms, by whichever hierarchy limits CPU time here.
+/// Cgroup that is limited to 20 ms of CPU time in each 100 ms, in the hierarchy that limits CPU time on this
+/// host.
 pub(crate) struct Limited {
     pub(crate) group: Cgroup,
-    /// The folder that has the limit: of a v1 hierarchy, or of the v2 cgroup.
+    /// Folder of the limit, in a v1 hierarchy or of the v2 cgroup.
     folder: PathBuf,
     is_v1: bool,
     _limits: Option<WithLimits>,
@@ -48,15 +49,16 @@ impl Limited {
         Some(Self { group, folder, is_v1: false, _limits: Some(limits) })
     }
 
-    /// Time in ns for which it was throttled so far, by the kernel.
+    /// Returns the kernel's throttled time so far, in ns.
     pub(crate) fn throttled_ns(&self) -> f64 {
         let stat = fs::read_to_string(self.folder.join("cpu.stat")).unwrap();
         let value = |name| stat.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok());
         value("throttled_time ").or_else(|| Some(value("throttled_usec ")? * 1e3)).unwrap()
     }
 
-    /// Starts a spinner that notes its `run_delay` and then enters the cgroup that is counted, and after that the limit's: nothing is throttled
-    /// that is counted by one alone. The shell reads it by what it has, as another program would take the limit's time.
+    /// Starts a spinner that records its `run_delay` and then enters the counted cgroup, and after that the
+    /// limited one. No throttled time is counted by one side alone. The shell reads it with built-ins,
+    /// because another program would use the limit's time.
     pub(crate) fn spin(&self, seconds: &str) -> Spinner {
         let before = Scratch::new("run_delay");
         let script = format!(
@@ -89,8 +91,8 @@ pub(crate) struct Spinner {
 }
 
 impl Spinner {
-    /// Waits for its end; for how long it could run and did not, by the kernel, in ns. What it waited for a CPU before it was in the cgroup is
-    /// none of it.
+    /// Waits for the end and returns the kernel's time in ns that it was runnable but did not run. The wait
+    /// before it entered the cgroup is subtracted.
     pub(crate) fn run_delay_ns(&mut self) -> f64 {
         let path = format!("/proc/{}/schedstat", self.child.id());
         let state = format!("/proc/{}/stat", self.child.id());
@@ -107,7 +109,8 @@ fn waited_ns(rows: &Rows, path: &str) -> f64 {
     waits.next().unwrap_or_else(|| panic!("no waits of {path}"))["sum"].as_f64().unwrap()
 }
 
-/// Is it known here what a limit takes? Not where programs are attached by address and the kernel keeps no clock of it.
+/// Returns whether throttled time is known here. It is not where programs are attached by address and the
+/// kernel has no clock of it.
 fn is_known(rows: &Rows) -> bool {
     let row = rows.of_kind("metric").find(|row| row["metric"] == "off_cpu.throttled").unwrap();
     !row["value"].is_null()
@@ -132,7 +135,8 @@ fn run_queue_time_is_what_the_scheduler_says_less_what_a_limit_took() {
             }
             for rows in [&rows, &replayed] {
                 let waited_ns = waited_ns(rows, &path);
-                // 1 % of what was split, and what the scheduler's clock is behind at the few switches of the start.
+                // 1 % of the time that was split, and the lag of the scheduler's clock at the few switches of
+                // the start.
                 let distance = 0.01 * run_delay_ns + 2e6;
                 assert_close("run queue", waited_ns, run_delay_ns - throttled_ns, 0.01, distance);
                 let culprits = rows.of_kind("culprit").filter(|row| row["owner"]["path"] == path.as_str());
@@ -157,7 +161,8 @@ fn of_several_tasks_each_waits_for_the_others_and_not_for_the_limit() {
     }
     let (run_queue_ns, throttled_ns) = (time("run_queue"), time("throttled"));
     assert_close("both", run_queue_ns + throttled_ns, run_delay_ns, 0.01, 5e6);
-    // Each stands still for most of every period, which is longer for all three than the kernel's time of the one run queue.
+    // Each stands still for most of every period. All three together exceed the kernel's time of the one run
+    // queue.
     assert!(throttled_ns > 1.5 * limited.throttled_ns(), "{throttled_ns} {}", limited.throttled_ns());
     assert_close("waits", waited_ns(&rows, &path), run_queue_ns, 0.001, 1e5);
 }
@@ -181,7 +186,7 @@ fn a_limit_of_cpu_time_is_found_by_its_file_and_no_neighbour_is_blamed() {
         assert_eq!(found[0]["owner"]["path"], path.as_str(), "{found:?}");
         let says = found[0]["says"].as_str().unwrap();
         assert!(says.contains(&format!("{file} of 20.0 ms every 100 ms")), "{says}");
-        // On a host that is busy it waits for a CPU, too: not for longer than beside the limit.
+        // On a busy host it waits for a CPU, too, but not for longer than its wait apart from the limit.
         let waits = found.iter().filter(|finding| finding["finding"] == "cpu_wait");
         for evidence in waits.flat_map(|finding| finding["evidence"].as_array().unwrap()) {
             if evidence["metric"] == "runqueue_latency.sum" {

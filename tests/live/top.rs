@@ -1,4 +1,5 @@
-//! `pmbpf top` on this kernel, in a terminal: what it shows of a run, and that keys and signals leave nothing behind.
+//! `pmbpf top` on this kernel, in a terminal: its display of a run, and that keys and signals leave nothing
+//! behind.
 
 #[expect(dead_code, reason = "the tests on recordings press more keys")]
 #[path = "../top/terminal.rs"]
@@ -18,13 +19,13 @@ fn top(group: &Cgroup) -> Terminal {
     Terminal::start(pmbpf().get_program(), SIZE, &["top", "--cgroup", &group.path, "-I", "500ms"])
 }
 
-/// CPU time that the screen shows of a cgroup, in per cent.
+/// Returns the displayed CPU time of a cgroup, in per cent.
 fn cpu(screen: &str, group: &Cgroup) -> Option<f64> {
     let line = screen.lines().find(|line| line.trim_start().starts_with(&format!("{} ", group.path)))?;
     line.split_whitespace().nth(1)?.trim_start_matches('~').trim_end_matches('%').parse().ok()
 }
 
-/// The interval that the screen shows: `3` of `3/7`.
+/// Returns the displayed interval: `3` of `3/7`.
 fn interval(screen: &str) -> Option<u32> {
     screen.lines().nth(1)?.split_whitespace().last()?.split_once('/')?.0.parse().ok()
 }
@@ -34,7 +35,7 @@ fn the_screen_shows_who_is_busy_until_somebody_leaves() {
     let group = Cgroup::new("busy");
     let spin = group.spawn(&format!("{} 60", workload("spin", &["-g"])));
     let mut terminal = top(&group);
-    // A task that spins has the CPU but for what others take.
+    // A spinning task has the CPU except for the time of others.
     terminal.until("busy", |screen| {
         cpu(&screen.contents(), &group).is_some_and(|share| (60.0..101.0).contains(&share))
     });

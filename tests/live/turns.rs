@@ -1,4 +1,4 @@
-//! Counters per owner, with software events as counters, against what the kernel keeps in its task structs.
+//! Counters per owner, with software events as counters, against the kernel's counts in task structs.
 
 use std::{io::Write as _, process::Command, time::Duration};
 
@@ -27,13 +27,14 @@ fn by_cgroup(groups: &[Cgroup], seconds: u64) -> Request {
     Request { target: Target::Cgroups(paths), ..request(seconds) }
 }
 
-/// Ways of attaching that this kernel has.
+/// Returns the attach methods of this kernel.
 fn attach() -> Vec<Attach> {
     let of = |name| if name == "tp_btf" { Attach::TpBtf } else { Attach::RawTp };
     ways().into_iter().map(|(_, name)| of(name)).collect()
 }
 
-/// The counters' clock goes on while a hypervisor has the CPU; the scheduler's does not.
+/// Asserts that two times agree. The counters' clock goes on while a hypervisor has the CPU, the scheduler's
+/// does not.
 #[track_caller]
 fn assert_ran(time_ns: u64, cpu_time_ns: u64, share: f64) {
     assert!(has_ran(time_ns, cpu_time_ns, share), "{time_ns} is not {cpu_time_ns}");
@@ -44,16 +45,17 @@ fn has_ran(time_ns: u64, cpu_time_ns: u64, share: f64) -> bool {
     ours > truth * (1.0 - share) - tick_ns() && ours < truth * 1.5 + tick_ns()
 }
 
-/// Minor faults by the counter that always counts, and by the task structs.
+/// Returns the minor faults by the counter that always counts, and by the task structs.
 fn faults(counted: &Counted) -> (u64, u64) {
     let rows = counted.whole.slices.values().flatten();
     let ours = rows.map(|row| row.always[0]).sum();
     (ours, counted.whole.owners.values().map(|counts| counts.minor_faults).sum())
 }
 
-/// Tries something with every way of attaching. What is wrong is tried again where the report tells of something that was lost or never
-/// arrived: without the event of a switch, what another task faulted before it is the next one's (seen once in 20 runs beside a fork
-/// storm; an emulated CPU that stands in a program has the next one skipped). Where the report tells of nothing there is no second try.
+/// Tries something with every attach method. A wrong result is tried again where the report lists lost or
+/// missing events. Without the event of a switch, the previous task's faults count for the next one (seen
+/// once in 20 runs next to a fork storm). An emulated CPU that stands still in a program skips the next one.
+/// Without listed losses there is no second try.
 fn each_way_unless_told(wrong: impl Fn(Attach) -> (Result<(), String>, u64)) {
     for attach in attach() {
         let tries = (0..3).find_map(|_| match wrong(attach) {
@@ -72,7 +74,7 @@ fn faults_of_two_cgroups_are_those_of_their_tasks() {
     each_way_unless_told(wrong_faults);
 }
 
-/// What is wrong about the faults of two cgroups, if anything is, and how much the report tells of that was lost or never arrived.
+/// Returns the error in the faults of two cgroups, if any, and the reported number of lost or missing events.
 fn wrong_faults(attach: Attach) -> (Result<(), String>, u64) {
     let groups = [Cgroup::new("few"), Cgroup::new("many")];
     let forks = workload("forks", &[]);
@@ -87,12 +89,13 @@ fn wrong_faults(attach: Attach) -> (Result<(), String>, u64) {
         let (counts, losses) = (counted.counts(owner), &counted.whole.losses);
         let sum: u64 = counted.slices(owner).iter().map(|row| row.always[0]).sum();
         assert!(counts.minor_faults > 10 * least, "{attach:?}: {counts:?}");
-        // What the kernel faults in for a task while it copies its arguments is no event.
+        // Faults by the kernel for a task while it copies its arguments are not events.
         if sum.abs_diff(counts.minor_faults) > 8 + counts.minor_faults / 100 {
             wrong = Err(format!("{attach:?}: {sum}, {counts:?}, {losses:?}"));
         }
         let time_ns: u64 = counted.slices(owner).iter().map(|row| row.time_ns).sum();
-        // A few ms of CPU time in all: once that the hypervisor has the CPU for as long is tried again, not three times.
+        // CPU time is a few ms in all. A hypervisor that has the CPU for as long is tried again, but not
+        // three times.
         if !has_ran(time_ns, counts.cpu_time_ns, 0.02) {
             (wrong, stolen) = (Err(format!("{attach:?}: {time_ns} ns is not {}", counts.cpu_time_ns)), 1);
         }
@@ -126,19 +129,20 @@ fn groups_that_take_turns_count_while_they_are_in_force() {
             assert_eq!(row.always_running_ns, [row.time_ns], "{row:?}");
         }
         for (clock, running_ns) in clocks.into_iter().zip(running) {
-            // Two readings of the clock; between them an emulator may stand.
+            // Between the two readings of the clock an emulator may stand still.
             assert_close("clock", clock as f64, running_ns as f64, if in_guest() { 0.1 } else { 0.01 }, 0.0);
         }
         let time_ns: u64 = rows.iter().map(|row| row.time_ns).sum();
-        // While the kernel exchanges groups, the other events of the CPU stand still with their clock: microseconds, but
-        // a millisecond where an emulator does it.
+        // While the kernel exchanges groups, the other events of the CPU stand still with their clock. That
+        // takes microseconds, but a millisecond on an emulator.
         let exchanged = if in_guest() { 0.2 } else { 0.02 };
         assert_ran(time_ns, counted.counts(owner).cpu_time_ns, exchanged);
         for (group, running_ns) in running.into_iter().enumerate() {
             let share = running_ns as f64 / time_ns as f64;
             assert!((0.23..0.43).contains(&share), "group {group} was in force {share} of the time");
         }
-        // A CPU that is taken away during an exchange makes that one long: the slice in the middle had none of those.
+        // A CPU that is taken away during an exchange makes that one long. The median slice had none of
+        // those.
         let mut in_force: Vec<f64> =
             rows.iter().map(|row| row.running_ns as f64 / row.time_ns as f64).collect();
         in_force.sort_by(f64::total_cmp);
@@ -153,7 +157,8 @@ fn groups_that_take_turns_count_while_they_are_in_force() {
 #[test]
 fn nothing_falls_between_slots_that_are_used_again() {
     each_way_unless_told(|attach| {
-        // Whoever executes programs beside us has faults that are no events: the kernel copies arguments without registers.
+        // Processes that execute programs at the same time have faults without events: the kernel copies
+        // arguments without registers.
         let groups = [Cgroup::new("forks")];
         let request = Request { by: Some(By::Process), owners_max: Some(16), ..by_cgroup(&groups, 6) };
         let turns = turns("software", "{minor-faults}", "cpu-clock,page-faults", SLICE);
@@ -165,7 +170,7 @@ fn nothing_falls_between_slots_that_are_used_again() {
         assert!(truth > 300 * 10, "{truth}");
         let merged = sums(counted.whole.slices.values().flatten());
         assert_eq!(merged.iter().map(|row| row.always[0]).sum::<u64>(), ours);
-        // Counters start a moment later than everything else; an emulator needs milliseconds for it.
+        // Counters start a moment later than everything else. An emulator needs milliseconds for it.
         let is_close = ours.abs_diff(truth) <= 300.max(truth / 100);
         let missing: u64 = counted.whole.cpus.values().map(|cpu| cpu.switches_missing).sum();
         (
@@ -196,7 +201,8 @@ fn an_event_that_cannot_be_opened_is_named_and_costs_no_run_that_did_not_ask_for
     assert!(plan.no_metrics.as_ref().unwrap().starts_with(begins) && plan.turns.is_empty(), "{plan:?}");
 }
 
-/// Mean time of a run of the switch program, while two processes on a CPU take turns as fast as they can.
+/// Returns the mean time of a run of the switch program, while two processes on a CPU take turns as fast as
+/// they can.
 fn switch_ns(attach: Attach, turns: Vec<Multiplexing>) -> f64 {
     let request = Request { by: Some(By::Process), ..request(4) };
     let counted = count(&request, turns, Some(attach), || {
@@ -230,5 +236,5 @@ fn a_switch_costs_more_only_by_what_is_read() {
     }
 }
 
-// It compares nanoseconds, which takes many rounds.
+// The test compares nanoseconds, which takes many rounds.
 nightly!(a_switch_costs_more_only_by_what_is_read);

@@ -1,4 +1,5 @@
-//! User stacks of programs without frame pointers: unwound by DWARF's call frame information, whatever the program is made of.
+//! User stacks of programs without frame pointers, unwound by DWARF's call frame information, whatever the
+//! program consists of.
 
 use std::{
     fs,
@@ -15,17 +16,17 @@ use crate::{
 
 const OPTIONS: [&str; 2] = ["-O2", "-fomit-frame-pointer"];
 
-/// Samples a second: few where an emulator unwinds.
+/// Returns the sampling frequency, which is low where an emulator unwinds.
 fn frequency() -> &'static str {
     if in_guest() { "99" } else { "199" }
 }
 
-/// Samples that a second of a program's time has at least.
+/// Returns the minimum number of samples in a second of a program's time.
 fn some() -> u64 {
     if in_guest() { 15 } else { 60 }
 }
 
-/// A run of a program, its rows.
+/// Runs a program and returns the rows.
 fn run(arguments: &[&str], program: &str, seconds: &str, how: &str) -> Rows {
     let all = [arguments, &["--stacks", "-F", frequency(), "--", program, seconds, how]].concat();
     let output = output(&all);
@@ -33,12 +34,12 @@ fn run(arguments: &[&str], program: &str, seconds: &str, how: &str) -> Rows {
     Rows::parse(&output.stderr)
 }
 
-/// Samples of stacks with this function.
+/// Returns the number of samples with this function in the stack.
 fn samples_in(rows: &Rows, function: &str) -> u64 {
     samples_of(rows, |names| names.contains(&function))
 }
 
-/// Samples of stacks that are as wanted, by the functions that have a name, innermost first.
+/// Returns the number of samples with matching stacks, by their named functions, innermost first.
 fn samples_of(rows: &Rows, is: impl Fn(&[&str]) -> bool) -> u64 {
     let name = |frame: &'_ Value| frame["function"].as_str().map(str::to_owned);
     let of_row = |row: &Value| {
@@ -49,7 +50,7 @@ fn samples_of(rows: &Rows, is: impl Fn(&[&str]) -> bool) -> u64 {
     rows.of_kind("stack").map(of_row).sum()
 }
 
-/// The calls that lead from main to what burns the time.
+/// Calls that lead from main to the busy function.
 const CALLS: [&str; 7] = ["third", "second", "second", "second", "second", "first", "main"];
 
 fn leads_to_main(names: &[&str], from: &str) -> bool {
@@ -74,7 +75,7 @@ fn call_frame_information_leads_to_main_without_frame_pointers() {
     assert!(all > some() && whole * 100 >= all * 95, "{whole} of {all} samples lead to main");
     let ends = &rows.summary()["user_stacks"];
     let (samples, early) = (ends["samples"].as_u64().unwrap(), ends["end_early"].as_u64().unwrap());
-    // What the loader and the kernel take is more of a short run, and more still on a busy host.
+    // The loader and the kernel take a larger part of a short run, and a still larger one on a busy host.
     assert!(early * 20 <= samples + 20 * (samples - all), "{ends}");
     let unwound = ends["unwinding"]["unwound"].as_u64().unwrap();
     let kept = ends["unwinding"]["not_unwound"].as_object().unwrap().values();
@@ -84,7 +85,7 @@ fn call_frame_information_leads_to_main_without_frame_pointers() {
         "each is accounted for: {ends}"
     );
     assert!(unwound * 100 >= samples * 90, "{ends}");
-    // The recording holds what was found.
+    // The recording holds the unwound stacks.
     let replayed = pmbpf().args(["report", "--json", recording.as_str()]).output().unwrap();
     let replayed = Rows::parse(&replayed.stdout);
     assert_eq!(replayed.summary()["user_stacks"], *ends);
@@ -126,7 +127,7 @@ fn a_stack_pointer_into_nowhere_costs_that_stack_alone() {
 #[test]
 fn endless_call_frame_information_costs_only_its_own_program_s_stacks() {
     let program = workload("unwind", &OPTIONS);
-    // The whole program runs on, so that it is sampled before and after the other has been given up.
+    // The unwindable program runs on, so that it is sampled before and after the other is given up.
     let command = format!("{program} 1 endless & {program} 3 user; wait");
     let output = output(&["--unwind", "dwarf", "--stacks", "-F", frequency(), "--", "sh", "-c", &command]);
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -138,7 +139,7 @@ fn endless_call_frame_information_costs_only_its_own_program_s_stacks() {
     assert!(samples_in(&rows, "endless") > 10, "it is named");
 }
 
-/// A copy of a program, with `change` made to the bytes of its call frame information.
+/// Copy of a program, with `change` applied to the bytes of its call frame information.
 struct Broken(PathBuf);
 
 impl Broken {

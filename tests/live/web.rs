@@ -1,4 +1,4 @@
-//! `pmbpf serve --web-config` beside clients without a password, and clients that keep others out.
+//! `pmbpf serve --web-config` with clients without a password, and with clients that block others.
 
 use std::{
     collections::BTreeMap,
@@ -26,13 +26,13 @@ use crate::{
     workloads::workload,
 };
 
-/// `prometheus`, with bcrypt's hash of `right` at cost 10.
+/// User `prometheus`, with bcrypt's hash of `right` at cost 10.
 const USERS: &str =
     "basic_auth_users:\n  prometheus: $2y$10$abcdefghijklmnopqrstuu1VS0P7v3ZJmd2gzBFIzgfN7OOl6Rl52\n";
-/// How long a scrape may take beside any number of strangers.
+/// Maximum duration of a scrape next to any number of unauthorized clients.
 const SCRAPE_MAX: Duration = Duration::from_secs(1);
 
-/// A server with a web configuration, ended with its owner.
+/// Server with a web configuration, ended on drop.
 struct Site {
     child: Child,
     address: SocketAddr,
@@ -52,7 +52,7 @@ impl Site {
         site
     }
 
-    /// The same of a command that has this configuration, once it listens.
+    /// Starts a command that has this configuration, and waits until it listens.
     fn begin(mut command: Command, config: PathBuf, group: Cgroup) -> Self {
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let (lines, said) = channel();
@@ -67,7 +67,7 @@ impl Site {
         Self { child, address, config, said, _group: group }
     }
 
-    /// A series of a scrape with this password, once there is one.
+    /// Returns a series of a scrape with this password, once there is one.
     fn series(&self, password: &str, name: &str) -> f64 {
         wait_until("the first interval is over", || self.scrape(Some(password)).0 == 200);
         let body = answer(self.address, "/metrics", Some(password)).unwrap();
@@ -75,19 +75,19 @@ impl Site {
         line.trim().parse().unwrap()
     }
 
-    /// Has what it reads read again; so many lines that it says of that.
+    /// Sends SIGHUP so that files are read again, and returns this number of message lines.
     fn hang_up(&self, lines: usize) -> Vec<String> {
         signal(self.child.id(), "HUP");
         (0..lines).map(|_| self.said.recv_timeout(Duration::from_secs(10)).unwrap()).collect()
     }
 
-    /// The status of a scrape with this password, and how long it took.
+    /// Returns the status of a scrape with this password, and its duration.
     fn scrape(&self, password: Option<&str>) -> (u16, Duration) {
         let begun = Instant::now();
         (ask(self.address, password).unwrap_or(0), begun.elapsed())
     }
 
-    /// The worst of scrapes with the right password over this time.
+    /// Returns the longest scrape with the right password over this time.
     fn worst_scrape(&self, time: Duration) -> Duration {
         let (begun, mut worst) = (Instant::now(), Duration::ZERO);
         while begun.elapsed() < time {
@@ -99,7 +99,7 @@ impl Site {
         worst
     }
 
-    /// Has the configuration read again, and returns what is said of it.
+    /// Writes the configuration, makes the server read it again, and returns the message.
     fn reload(&self, configuration: &str) -> String {
         fs::write(&self.config, configuration).unwrap();
         signal(self.child.id(), "HUP");
@@ -178,7 +178,7 @@ fn a_server_never_becomes_open_by_a_signal() {
         ["", "~\n", "basic_auth_users:\n", "basic_auth_users: {}\n", "bearer_tokens_sha256: []\n", "x: *x\n"]
     {
         let said = site.reload(configuration);
-        assert!(said.contains("what was in force stays so"), "{configuration:?}: {said}");
+        assert!(said.contains("the previous settings stay in force"), "{configuration:?}: {said}");
         assert_eq!(site.scrape(None).0, 401, "{configuration:?}: {said}");
         assert_eq!(site.scrape(Some("right")).0, 200, "{configuration:?}: {said}");
     }
@@ -186,7 +186,8 @@ fn a_server_never_becomes_open_by_a_signal() {
     assert_eq!((site.scrape(None).0, site.scrape(Some("right")).0), (401, 200));
 }
 
-/// `serve` as the packages' unit runs it: a user of its own, with five capabilities; files that are root's alone.
+/// Returns `serve` as the packages' unit runs it: a separate user, with five capabilities, and files that
+/// only root may read.
 fn as_the_unit_does() -> Command {
     const CAPABILITIES: &str = "+bpf,+perfmon,+net_admin,+dac_read_search,+syslog";
     let mut command = Command::new("setpriv");
@@ -197,7 +198,7 @@ fn as_the_unit_does() -> Command {
     command
 }
 
-/// Puts a file that is root's alone in the place of another, as who renews certificates does.
+/// Replaces a file by one that only root may read, as a certificate renewal does.
 fn renew(path: &Path, content: &str) {
     let fresh = path.with_extension("new");
     fs::write(&fresh, content).unwrap();
@@ -240,13 +241,13 @@ fn without_root_what_is_roots_alone_is_read_again_and_what_was_counted_stays() {
         renew(&at("web.yml"), "basic_auth_users:\n");
         renew(&at("settings.yml"), "max-targets: none\n");
         let said = site.hang_up(2);
-        assert!(said.iter().all(|line| line.contains("what was in force stays so")), "{said:?}");
+        assert!(said.iter().all(|line| line.contains("the previous settings stay in force")), "{said:?}");
         assert!(said[1].contains("max-targets is not a number of 1 to 10000"), "{said:?}");
         if with_tls {
             renew(&at("web.yml"), &format!("{tls}{renewed}"));
             renew(&at("server.key"), "no key");
             let said = site.hang_up(2);
-            assert!(said[0].contains("stays so") && said[0].contains("server.key"), "{said:?}");
+            assert!(said[0].contains("stay in force") && said[0].contains("server.key"), "{said:?}");
         } else {
             assert_eq!((site.scrape(None).0, site.scrape(Some("new")).0), (401, 200));
         }
@@ -258,7 +259,7 @@ fn without_root_what_is_roots_alone_is_read_again_and_what_was_counted_stays() {
                 u64::from_str_radix(held, 16).unwrap() & 1 << 2 != 0
             })
             .map(|status| status.lines().next().unwrap().to_owned())
-            // It looks up names, in files of others.
+            // This thread looks up names in other users' files.
             .filter(|name| name != "Name:\tpmbpf-names")
             .collect();
         assert_eq!(may_read, ["Name:\treload"], "one thread may read what is root's alone");
@@ -354,7 +355,7 @@ fn clients_that_finish_no_request_keep_no_scrape_out() {
     let mut clients: Vec<TcpStream> = (0..CLIENTS).map(|_| open()).collect();
     let (begun, mut worst) = (Instant::now(), Duration::ZERO);
     while begun.elapsed() < Duration::from_secs(4) {
-        // A byte now and then; those that were cut off come again.
+        // Each client sends a byte now and then. Closed connections are opened again.
         for client in &mut clients {
             if client.write(b"x").is_err() || client.read(&mut [0; 64]).is_ok() {
                 *client = open();

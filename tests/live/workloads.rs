@@ -1,4 +1,4 @@
-//! Programs with a known behaviour, built from C; a guest, which has no compiler, finds them built.
+//! Programs with a known behaviour, built from C. A guest has no compiler and gets them built.
 
 use std::{
     collections::BTreeSet,
@@ -11,7 +11,8 @@ use std::{
 /// Lines of name, source and options; `cargo xtask test --kernels` builds them from the same list.
 const PROGRAMS: &str = include_str!("../workloads/programs");
 
-/// The program from this source in `tests/workloads` with these options of the C compiler; its path.
+/// Builds the program from this source in `tests/workloads` with these compiler options, and returns its
+/// path.
 pub(crate) fn workload(source: &str, options: &[&str]) -> String {
     let lines = PROGRAMS.lines().filter(|line| !line.starts_with('#')).map(str::split_whitespace);
     let mut found = lines.filter_map(|mut words| Some((words.next()?, words.collect::<Vec<_>>())));
@@ -24,7 +25,8 @@ pub(crate) fn workload(source: &str, options: &[&str]) -> String {
     program.canonicalize().unwrap().to_str().unwrap().to_owned()
 }
 
-/// Names of what this process built. It is built once: a test beside may be running it by then.
+/// Names of programs that this process has built. Each is built once, because another test may already run
+/// it.
 static BUILT: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
 fn build(name: &str, source: &str, options: &[&str]) -> PathBuf {

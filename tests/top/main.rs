@@ -1,4 +1,4 @@
-//! `pmbpf top` in a real terminal, on recordings: what it shows, what keys do, and that it gives the terminal back.
+//! `pmbpf top` in a real terminal, on recordings: its display, its keys, and that it restores the terminal.
 //!
 //! `SNAPSHOTS=overwrite cargo test --test top` rewrites the screens.
 
@@ -44,7 +44,7 @@ fn snapshot(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/top").join(name).with_extension("txt")
 }
 
-/// Holds a screen against a file.
+/// Compares a screen with a file.
 fn hold(screen: String, name: &str) {
     let expected = Data::read_from(&snapshot(name), None).raw();
     Assert::new().action_env("SNAPSHOTS").eq(screen, expected);
@@ -135,7 +135,7 @@ fn a_filter_leaves_whose_name_has_it_and_the_target() {
     let screen = terminal.shows("/WORKER");
     assert!(screen.contains("/web.slice/worker") && screen.contains(" all "), "{screen}");
     terminal.press("/-nobody");
-    terminal.shows("no owner's name has this in it");
+    terminal.shows("no owner's name contains this");
     terminal.press("\x1b");
     terminal.shows("/web.slice/api");
     quit(terminal);
@@ -206,7 +206,7 @@ fn ctrl_z_gives_the_terminal_back_until_somebody_continues() {
     terminal.until("taken again", |screen| screen.alternate_screen() && screen.hide_cursor());
     terminal.shows("q quit");
     assert_eq!(terminal.settled(), screen);
-    // From outside, too.
+    // The same with signals from outside.
     terminal.signal(Signal::TSTP);
     terminal.is_stopped();
     terminal.is_given_back();

@@ -1,4 +1,4 @@
-//! A pseudo-terminal with a program in it, and what its screen shows.
+//! Pseudo-terminal with a program in it, and the content of its screen.
 
 use std::{
     ffi::OsStr,
@@ -18,16 +18,16 @@ use rustix::{
     termios::{Termios, Winsize, tcgetattr, tcsetwinsize},
 };
 
-/// For how long a screen may take to show something, on a machine that does much else.
+/// Maximum wait for a screen's content, on a machine under load.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What has been read from the terminal so far, and that there is more.
+/// Screen state read from the terminal so far, and the notification of more.
 type Shared = Arc<(Mutex<vt100::Parser>, Condvar)>;
 
-/// A terminal, and the program in it.
+/// Terminal and the program in it.
 pub(crate) struct Terminal {
     controller: File,
-    /// Our end of the program's side, which shows how it leaves the terminal.
+    /// Our handle of the program's side, which shows how it leaves the terminal.
     user: File,
     before: Termios,
     screen: Shared,
@@ -44,8 +44,8 @@ const fn winsize(rows: u16, columns: u16) -> Winsize {
 }
 
 impl Terminal {
-    /// Starts pmbpf with these arguments in a terminal of its own, which is the controlling one: keys can make signals there, and a
-    /// new size does.
+    /// Starts pmbpf with these arguments in a separate terminal, which is its controlling one: keys and size
+    /// changes can send signals there.
     pub(crate) fn start(pmbpf: impl AsRef<OsStr>, (rows, columns): (u16, u16), arguments: &[&str]) -> Self {
         let controller: OwnedFd =
             openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
@@ -83,7 +83,7 @@ impl Terminal {
         self.child.id()
     }
 
-    /// Presses keys.
+    /// Sends key presses.
     pub(crate) fn press(&mut self, keys: &str) {
         self.controller.write_all(keys.as_bytes()).unwrap();
     }
@@ -92,14 +92,14 @@ impl Terminal {
         kill_process(Pid::from_raw(self.child.id().cast_signed()).unwrap(), signal).unwrap();
     }
 
-    /// Gives the terminal another size, of which the kernel tells the program.
+    /// Changes the terminal's size. The kernel notifies the program.
     pub(crate) fn resize(&mut self, rows: u16, columns: u16) {
         let size = |size| NonZero::new(size).unwrap();
         self.screen.0.lock().unwrap().screen_mut().set_size(size(rows), size(columns));
         tcsetwinsize(&self.controller, winsize(rows, columns)).unwrap();
     }
 
-    /// Waits until the screen is as `is_there` says; its text.
+    /// Waits until `is_there` holds for the screen, and returns its text.
     pub(crate) fn until(&self, what: &str, is_there: impl Fn(&vt100::Screen) -> bool) -> String {
         let deadline = Instant::now() + PATIENCE;
         let mut parser = self.screen.0.lock().unwrap();
@@ -116,8 +116,8 @@ impl Terminal {
         self.until(text, |screen| screen.contents().contains(text))
     }
 
-    /// The screen when it has done all that was pressed: a filter that is typed last is shown in the last line, which is drawn last, and
-    /// is gone again.
+    /// Returns the screen when all pressed keys have been processed. A filter that is typed last is shown in
+    /// the last line, which is drawn last, and is removed again.
     pub(crate) fn settled(&mut self) -> String {
         self.press("/~");
         self.shows("/~_");
@@ -131,7 +131,7 @@ impl Terminal {
         self.until(&format!("without {text}"), |screen| !screen.contents().contains(text))
     }
 
-    /// Waits until the terminal is as it was before: no alternate screen, a cursor, and the modes of its driver.
+    /// Waits until the terminal is restored: no alternate screen, a cursor, and the modes of its driver.
     pub(crate) fn is_given_back(&self) {
         self.until("given back", |screen| !screen.alternate_screen() && !screen.hide_cursor());
         let deadline = Instant::now() + PATIENCE;

@@ -1,5 +1,5 @@
-// bpfjit SECONDS NAME [SECONDS NAME]...: loads a BPF program of each name, has the kernel run it for so long, and unloads it, so that the
-// next lies at its addresses; says how much CPU time each had.
+// bpfjit SECONDS NAME [SECONDS NAME]...: loads a BPF program of each name, has the kernel run it for SECONDS,
+// and unloads it. The next lies at its addresses. Prints the CPU time of each.
 #include <linux/bpf.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -26,7 +26,7 @@ static long bpf(int command, union bpf_attr *attr)
 	return syscall(SYS_bpf, command, attr, sizeof(*attr));
 }
 
-// Multiplications that depend on each other.
+// Program of dependent multiplications.
 static int load(const char *name)
 {
 	union bpf_attr attr;
@@ -72,7 +72,7 @@ int main(int argc, char **argv)
 		printf("%s %.6f\n", argv[i + 1], used);
 		fflush(stdout);
 		close(program);
-		// It is freed after a grace period.
+		// The program is freed after a grace period.
 		usleep(50000);
 	}
 	return 0;

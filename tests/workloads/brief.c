@@ -1,4 +1,5 @@
-// brief N MS: N processes in turn, each of which executes this program anew and burns CPU time in one function.
+// brief N MS: N processes in turn, each of which executes this program again and burns CPU time in one
+// function.
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// hot_two gets two thirds of the time, hot_one a third, for as many seconds as are given.
+// burn SECONDS: hot_two gets two thirds of the time, hot_one a third.
 #include <stdlib.h>
 #include <time.h>
 

@@ -1,5 +1,5 @@
-// calls: the same work wherever it runs, system calls that stop, read and start a group of four software counters. Prints the CPU
-// time that they took, in seconds. Needs root.
+// calls: repeats the same system calls, which stop, read and start a group of four software counters. Prints
+// their CPU time, in seconds. Needs root.
 #include <linux/perf_event.h>
 #include <stdio.h>
 #include <string.h>

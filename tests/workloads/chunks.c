@@ -1,5 +1,6 @@
-// chunks SECONDS: the same work over and over on every CPU, one process each, below a few calls. Prints the mean time of
-// a chunk of it in ns, over the middle half of the chunks: what interrupts take shows, what other processes take does not.
+// chunks SECONDS: repeats the same work on every CPU, one process each, below a few calls. Prints the mean
+// time of a chunk in ns, over the middle half of the chunks. It includes the time of interrupts, but not that
+// of other processes.
 #define _GNU_SOURCE
 #include <sched.h>
 #include <signal.h>
@@ -63,7 +64,7 @@ int main(int argc, char **argv)
 
 	if (means == MAP_FAILED)
 		return 1;
-	prctl(PR_SET_PDEATHSIG, SIGKILL); // nobody else would end it
+	prctl(PR_SET_PDEATHSIG, SIGKILL); // no other process would end it
 	for (long cpu = 0; cpu < cpus; cpu++) {
 		if (fork())
 			continue;

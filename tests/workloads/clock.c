@@ -1,10 +1,11 @@
-// clock SECONDS CPU: reads the clock on one CPU and does nothing else; no system call, so nothing of it is in the kernel.
+// clock SECONDS CPU: reads the clock on one CPU and does nothing else. It makes no system call, so none of
+// its time is in the kernel.
 #define _GNU_SOURCE
 #include <sched.h>
 #include <stdlib.h>
 #include <time.h>
 
-// The CPU's counter: a clock that no kernel and no vDSO has a part in.
+// Reads the CPU's counter, a clock that involves neither the kernel nor the vDSO.
 static unsigned long counter(void)
 {
 #if defined(__x86_64__)

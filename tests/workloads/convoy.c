@@ -1,5 +1,5 @@
-// convoy SECONDS THREADS HELD FREE: threads that take one mutex in turns, each for HELD steps of work, with FREE steps between; so many
-// seconds by the clock.
+// convoy SECONDS THREADS HELD FREE: threads that take one mutex in turns, each for HELD steps of work, with
+// FREE steps between, for SECONDS by the clock.
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>

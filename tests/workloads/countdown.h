@@ -1,4 +1,4 @@
-// Machine code of a function that counts its argument down to zero: what a JIT compiler would write.
+// Machine code of a function that counts its argument down to zero, as a JIT compiler would write it.
 #if defined(__x86_64__)
 static const unsigned char code[] = { 0x48, 0xff, 0xcf, 0x75, 0xfb, 0xc3 }; // 1: dec rdi; jnz 1b; ret
 #elif defined(__aarch64__)

@@ -1,4 +1,4 @@
-// cpuclock PID: CPU time of a process in ns, with that of its threads which have ended (clock_getcpuclockid(3)).
+// cpuclock PID: prints the CPU time of a process in ns, including its ended threads (clock_getcpuclockid(3)).
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>

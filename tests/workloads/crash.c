@@ -1,5 +1,6 @@
-// crash FILES SECONDS FOLDER ELF: maps so many files executable, each of which ends a program that maps it and reads more than its first page (SIGBUS): they
-// lie on a full tmpfs, which has no page for their holes. The tmpfs is in a user namespace of its own, so no right is needed.
+// crash FILES SECONDS FOLDER ELF: maps FILES files executable. Each ends a program that maps it and reads
+// more than its first page (SIGBUS). They lie on a full tmpfs, which has no page for their holes. The tmpfs
+// is in a separate user namespace, so no right is needed.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <sched.h>

@@ -1,5 +1,4 @@
-/* Calls itself DEPTH deep and burns a CPU there: main -> request -> down x DEPTH -> leaf.
-   deep DEPTH SECONDS */
+/* deep DEPTH SECONDS Calls itself DEPTH deep and burns CPU there: main -> request -> down x DEPTH -> leaf. */
 #include <stdlib.h>
 #include <time.h>
 

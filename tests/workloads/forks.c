@@ -1,5 +1,5 @@
-// forks N [SECONDS]: N children in turn, each touching 64 pages; then prints what the kernel counted for all of them and
-// itself: "cpu_ns minor_faults major_faults voluntary involuntary", and stays for a while.
+// forks N [SECONDS]: N children in turn, each touching 64 pages. Then it prints the kernel's counts for all
+// of them and itself, "cpu_ns minor_faults major_faults voluntary involuntary", and stays for a while.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,11 +1,12 @@
-// A process that holds its own memory map, or files, so that a program which reads them waits.
-//   hold MODE NAME SECONDS FILE [CONTENT]
-// MODE lock: a FUSE file (mounted in a user namespace of its own) whose pages never come is read through /proc/self/mem, which holds
-//            mmap_lock for reading, and another thread waits for it to write: every later reader waits.
-//      open: FILE is mapped executable; the second opening is never answered.
-//      read: opening is answered, reading is not.
-//      slow: a read is answered with what CONTENT has, after a second for each.
-// NAME is what comm is set to. FILE is where the mount is made: a regular file that exists.
+// hold MODE NAME SECONDS FILE [CONTENT]
+// Process that holds its own memory map, or files, so that a program that reads them waits.
+// MODE lock: reads a FUSE file through /proc/self/mem, which holds mmap_lock for reading. The file is mounted
+//            in a separate user namespace, and its pages never come. Another thread waits for the lock to
+//            write, so every later reader waits.
+//      open: maps FILE executable. The second open gets no response.
+//      read: open gets a response, read does not.
+//      slow: a read returns the content of CONTENT, after a second for each.
+// NAME is the new comm. FILE is the mount point: a regular file that exists.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -88,7 +89,7 @@ int main(int argc, char **argv) {
   const char *file = argv[4];
   if (argc > 5) { int f = open(argv[5], O_RDONLY); struct stat s; fstat(f, &s); content_size = s.st_size; content = mmap(0, content_size, PROT_READ, MAP_PRIVATE, f, 0); }
   else content = calloc(1, content_size);
-  // Files of the system, mapped executable.
+  // System files, mapped executable.
   if (getenv("MAPS")) {
     glob_t found; glob("/usr/lib/*/*.so*", 0, 0, &found);
     int left = atoi(getenv("MAPS"));
@@ -116,7 +117,7 @@ int main(int argc, char **argv) {
   prctl(PR_SET_NAME, argv[2]);
   int f = open(file, O_RDONLY);
   if (f < 0) { perror("open"); return 1; }
-  struct stat st; fstat(f, &st); // the kernel asks for its size
+  struct stat st; fstat(f, &st); // the kernel requests its size
   mapped = mmap(0, 16384, PROT_READ | (strcmp(mode, "lock") ? PROT_EXEC : 0), MAP_PRIVATE, f, 0);
   if (mapped == MAP_FAILED) { perror("mmap"); return 1; }
   if (!strcmp(mode, "lock")) {

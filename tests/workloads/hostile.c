@@ -1,17 +1,19 @@
-// hostile MODE SECONDS [ARGUMENT]: what a process can do to whoever looks up its names. Runs code that a sample hits in all modes,
-// and leaves nothing in /tmp.
-//   map-truncate       a JIT that cuts its perf map off while it runs
+// hostile MODE SECONDS [ARGUMENT]: attacks on programs that look up its names. Runs code that a sample hits
+// in
+// all modes, and leaves nothing in /tmp.
+//   map-truncate       a JIT that truncates its perf map while it runs
 //   map-append         an honest JIT, which names its second function when half of the time is over
 //   map-0x             an honest JIT that writes its addresses as the JVM does
 //   map-exchange       exchanges its perf map and a pipe, again and again
 //   map-pipe           has a pipe for a perf map
 //   map-line           a perf map of 250 MB, a line without an end
 //   map-lines          a perf map of 43 million lines
-//   files N            maps N files; where the first one was lies a pipe, called as the kernel calls a file that is gone
+//   files N            maps N files, with a pipe in place of the first, under the kernel's name of a deleted
+// file
 //   storm N            forks and maps without end, with N executable mappings to copy each time
 //   load LIBRARY       runs `hot` of a shared library
-//   mapped FOLDER:OFFSET   runs what is at OFFSET in each file of a folder, and loads none of them
-//   load-cut LIBRARY:FILE  the same, and cuts FILE off 100 ms after somebody has opened it
+//   mapped FOLDER:OFFSET   runs the code at OFFSET in each file of a folder, and loads none of them
+//   load-cut LIBRARY:FILE  the same, and truncates FILE 100 ms after another process has opened it
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>

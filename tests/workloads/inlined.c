@@ -1,4 +1,4 @@
-// checkout has tax (line 10, a third of the time) and ship (line 16) inlined, both called on line 21.
+// inlined [SECONDS]: checkout inlines tax (line 10, a third of the time) and ship (line 16), on line 21.
 #include <stdlib.h>
 #include <time.h>
 

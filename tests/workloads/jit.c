@@ -1,4 +1,4 @@
-// jit SECONDS: runs code that is in no file, as a JIT compiler's is, and names it in /tmp/perf-PID.map.
+// jit SECONDS: runs code that is in no file, like a JIT compiler's, and names it in /tmp/perf-PID.map.
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
-// jitdump: runs code that is in no file and puts other code to its address, as a JIT compiler does, says how much CPU time each had, and
-// writes both to jit-PID.dump (tools/perf/Documentation/jitdump-specification.txt) in the working directory.
+// jitdump: runs code that is in no file and replaces it by other code at its address, as a JIT compiler does.
+// Prints the CPU time of each, and writes both to jit-PID.dump
+// (tools/perf/Documentation/jitdump-specification.txt) in the working directory.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdint.h>
@@ -11,7 +12,7 @@
 
 #include "countdown.h"
 
-// e_machine of ELF.
+// ELF e_machine value.
 #if defined(__x86_64__)
 #define MACHINE 62
 #elif defined(__aarch64__)
@@ -38,7 +39,7 @@ static uint64_t nanoseconds(clockid_t clock)
 	return now.tv_sec * 1000000000ull + now.tv_nsec;
 }
 
-// Code of a name, of so many seconds of CPU time.
+// Runs code under a name for `length` seconds of CPU time.
 static void run(int dump, void *page, const char *name, uint64_t index, double length)
 {
 	struct load load = {

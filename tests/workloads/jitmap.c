@@ -1,5 +1,6 @@
-// jitmap SECONDS NAME [SECONDS NAME]...: runs code that is in no file and puts other code to its address, as a JIT compiler does, says how
-// much CPU time each had, and appends each to /tmp/perf-PID.map (tools/perf/Documentation/jit-interface.txt), which it removes at the end.
+// jitmap SECONDS NAME [SECONDS NAME]...: runs code that is in no file and replaces it by other code at its
+// address, as a JIT compiler does. Prints the CPU time of each, and appends each to /tmp/perf-PID.map
+// (tools/perf/Documentation/jit-interface.txt), which it removes at the end.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdint.h>

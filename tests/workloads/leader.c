@@ -1,4 +1,4 @@
-// leader SECONDS: its first thread ends at once; another burns CPU for SECONDS of CPU time.
+// leader SECONDS: the first thread ends at once. Another burns CPU for SECONDS of CPU time.
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>

@@ -1,4 +1,5 @@
-// loads SECONDS LIBRARY...: loads each library, has it burn CPU time (stages.c), and gives it back, so that the next lies at its addresses.
+// loads SECONDS LIBRARY...: loads each library, has it burn CPU time (stages.c), and unloads it, so that the
+// next lies at its addresses.
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
-/* Threads that wait for a lock which one of them holds: start_thread -> work -> update_shared_table -> pthread_mutex_lock.
-   lockwait SECONDS THREADS */
+/* lockwait SECONDS THREADS
+   Threads that wait for a lock that one of them holds: start_thread -> work -> update_shared_table ->
+   pthread_mutex_lock. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>

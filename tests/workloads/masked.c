@@ -1,6 +1,6 @@
-// masked epoll|signals|timers N REPEATS CPU [REST_US]: makes the kernel run with interrupts masked for milliseconds, without any
-// privilege, and prints how long each call took in ns. With REST_US it rests so long at most between two, by chance, so that they
-// begin anywhere between ticks.
+// masked epoll|signals|timers N REPEATS CPU [REST_US]: makes the kernel run with interrupts masked for
+// milliseconds, without any privilege, and prints the duration of each call in ns. With REST_US it pauses
+// between calls for a random time up to that, so that they begin anywhere between ticks.
 #define _GNU_SOURCE
 #include <sched.h>
 #include <signal.h>
@@ -33,8 +33,8 @@ static void rest(void)
 	nanosleep(&nap, NULL);
 }
 
-// One eventfd that N epoll instances watch: a write walks all of them below one irq-safe lock, and so does a read, in about half
-// of the time.
+// One eventfd that N epoll instances watch: a write walks all of them below one irq-safe lock, and so does a
+// read, in about half of the time.
 static int by_epoll(int n, int repeats)
 {
 	int event = eventfd(0, EFD_NONBLOCK);
@@ -63,7 +63,7 @@ static int by_epoll(int n, int repeats)
 	return 0;
 }
 
-// N queued signals that are thrown away together, below the signal lock.
+// N queued signals that are discarded together, below the signal lock.
 static int by_signals(int n, int repeats)
 {
 	struct rlimit limit = { n + 10, n + 10 };
@@ -134,9 +134,9 @@ int main(int argc, char **argv)
 	getrlimit(RLIMIT_NOFILE, &files);
 	files.rlim_cur = files.rlim_max;
 	setrlimit(RLIMIT_NOFILE, &files);
-	// If it may, it goes before others, so that they are not in what it times.
+	// Real-time priority, if permitted, keeps other tasks out of the timed calls.
 	sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){ .sched_priority = 1 });
-	// On a quiet CPU nothing else makes it switch, and a task has no owner before.
+	// On a quiet CPU nothing else makes the task switch, and it has no owner before its first switch.
 	usleep(1000);
 	if (!strcmp(argv[1], "epoll"))
 		return by_epoll(n, repeats);

@@ -1,4 +1,4 @@
-// Executes a program from a memfd, as runc does with itself.
+// memfd PROGRAM…: executes a program from a memfd, as runc does with itself.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>

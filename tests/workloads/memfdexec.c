@@ -1,4 +1,4 @@
-// memfdexec PROGRAM [ARGUMENT]...: executes a copy of a program that is in memory, and in no directory.
+// memfdexec PROGRAM [ARGUMENT]...: executes a copy of a program that is in memory and in no directory.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <sys/mman.h>

@@ -1,4 +1,4 @@
-// names SECONDS: functions that are called as mangled names call types.
+// names SECONDS: functions with the names that mangled names use for types.
 #include <stdlib.h>
 #include <time.h>
 

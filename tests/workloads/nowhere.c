@@ -1,11 +1,11 @@
-/* Burns a CPU with a frame pointer that leads to return addresses in no mapping, as a register does that code without frame pointers
-   uses for something else.
-   nowhere SECONDS */
+/* nowhere SECONDS
+   Burns CPU with a frame pointer that leads to return addresses in no mapping. Code without frame pointers
+   uses that register for other data. */
 #include <stdlib.h>
 #include <time.h>
 
 static volatile unsigned long sink;
-/* Where the frame pointer leads: to another frame, and to where that one returns; and so on. */
+/* Target of the frame pointer: another frame, and the return address of that one, and so on. */
 static unsigned long chain[6];
 
 static double now(void)

@@ -1,5 +1,6 @@
-// pingpong SWITCHES CPU [CGROUP...]: a token goes round a ring of processes on one CPU, each in a cgroup of its own (two
-// in the caller's if none is named). Prints "cpu_ns_per_switch wall_ns_per_switch switches".
+// pingpong SWITCHES CPU [CGROUP...]: passes a token round a ring of processes on one CPU. Each is in a
+// separate cgroup (two in the caller's if none is named). Prints "cpu_ns_per_switch wall_ns_per_switch
+// switches".
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <sched.h>
@@ -59,7 +60,7 @@ int main(int argc, char **argv)
 	int (*pipes)[2] = calloc(n, sizeof(*pipes)), go[2];
 	cpu_set_t set;
 
-	prctl(PR_SET_PDEATHSIG, SIGKILL); // nobody else would end the ring
+	prctl(PR_SET_PDEATHSIG, SIGKILL); // no other process would end the ring
 	CPU_ZERO(&set);
 	CPU_SET(cpu, &set);
 	sched_setaffinity(0, sizeof(set), &set);

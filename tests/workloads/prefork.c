@@ -1,4 +1,4 @@
-// prefork N SECONDS: N processes that serve the same requests, as servers that fork before they accept do.
+// prefork N SECONDS: N processes that serve the same requests, like servers that fork before they accept.
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <time.h>

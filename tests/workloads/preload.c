@@ -1,4 +1,4 @@
-// A library that ends the process that waits to become pmbpf's command, before it does anything.
+// Preloaded library that ends the process that waits to become pmbpf's command, before it does anything.
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>

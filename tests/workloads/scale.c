@@ -1,6 +1,7 @@
-// scale FOLDER STANDING MADE FORKS SECONDS: for SECONDS, starts FORKS processes a second in the cgroups FOLDER/0 to FOLDER/STANDING-1 and
-// in FOLDER/deep, 60 levels down, and makes MADE cgroups a second, FOLDER/made-0 and so on, that have some of the processes for a moment and are removed.
-// Prints "processes made": how many were started and made, if less than was asked for.
+// scale FOLDER STANDING MADE FORKS SECONDS: for SECONDS, starts FORKS processes a second in the cgroups
+// FOLDER/0 to FOLDER/STANDING-1 and in FOLDER/deep, 60 levels down. Makes MADE cgroups a second,
+// FOLDER/made-0 and so on, which have some of the processes for a moment and are removed. Prints "processes
+// made": the numbers started and made, if less than requested.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -16,10 +17,10 @@
 #include <unistd.h>
 
 #define STEP_NS 10000000LL
-// Steps for which a cgroup stays.
+// Number of steps for which a cgroup stays.
 #define STAYS 10
 
-// Levels below FOLDER.
+// Number of levels below FOLDER.
 #define DEPTH 60
 
 static const char *folder;
@@ -32,7 +33,7 @@ static int64_t now_ns(void)
 	return now.tv_sec * 1000000000LL + now.tv_nsec;
 }
 
-// A process in a cgroup of ours, which works for a moment.
+// Starts a process in one of our cgroups, which works for a moment.
 static int start(const char *name)
 {
 	struct clone_args arguments = { .flags = CLONE_INTO_CGROUP, .exit_signal = SIGCHLD };
@@ -55,7 +56,7 @@ static int start(const char *name)
 	return child < 0 ? -1 : 0;
 }
 
-// deep/d/d, and so on.
+// Writes the path deep/d/d, and so on.
 static void deep_path(char *name, size_t bytes)
 {
 	int length = snprintf(name, bytes, "deep");
@@ -69,7 +70,7 @@ static void made_path(char *path, size_t bytes, long number)
 	snprintf(path, bytes, "%s/made-%ld", folder, number);
 }
 
-// Removes one that nobody is in any more.
+// Removes a cgroup that is empty by now.
 static void end(long number)
 {
 	char path[512];
@@ -93,7 +94,7 @@ int main(int argc, char **argv)
 	forks_per_step = atol(argv[4]) / 100;
 	steps = atol(argv[5]) * 100;
 	deep_path(deep, sizeof(deep));
-	// Nobody waits for them.
+	// The children are not reaped by wait(2).
 	signal(SIGCHLD, SIG_IGN);
 	due = now_ns();
 	for (long step = 0; step < steps; step++) {
@@ -117,7 +118,7 @@ int main(int argc, char **argv)
 		for (; step >= STAYS && ended < first - (STAYS - 1) * made_per_step; ended++)
 			end(ended);
 		due += STEP_NS;
-		// What cannot be had in time is not made up for.
+		// Processes that could not be started in time are not made up for.
 		if (now_ns() > due)
 			due = now_ns();
 		else

@@ -1,4 +1,4 @@
-// secret SECONDS …: burns CPU for SECONDS of CPU time in functions whose names are nobody's business.
+// secret SECONDS …: burns CPU for SECONDS of CPU time in functions with secret names.
 #include <stdlib.h>
 #include <time.h>
 

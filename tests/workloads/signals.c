@@ -1,4 +1,4 @@
-// signals COMMAND…: executes a command with no signal ignored, not even those that the C library keeps for itself (32 and 33).
+// signals COMMAND…: executes a command with no signal ignored, not even the C library's own (32 and 33).
 #define _GNU_SOURCE
 #include <sys/syscall.h>
 #include <unistd.h>

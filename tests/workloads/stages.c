@@ -1,4 +1,5 @@
-// stages SECONDS [PROGRAM SECONDS]...: burns CPU time in a function of its own name, says how much, and executes the next program.
+// stages SECONDS [PROGRAM SECONDS]...: burns CPU time in a function with its own name, prints the time, and
+// executes the next program.
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>

@@ -1,5 +1,5 @@
-// storms faults|migrations|bursts SECONDS: maps and touches memory over and over; moves itself between CPUs 0 and 1; or computes for a
-// millisecond and sleeps for nine, which nobody has to mind.
+// storms faults|migrations|bursts SECONDS: maps and touches memory over and over, or moves itself between
+// CPUs 0 and 1. Bursts computes for a millisecond and sleeps for nine, which is harmless.
 #define _GNU_SOURCE
 #include <sched.h>
 #include <stdlib.h>

@@ -1,5 +1,4 @@
-/* Burns a CPU in a file whose symbol table takes a while to read: SYMBOLS symbols.
-   symbols SECONDS */
+/* symbols SECONDS Burns CPU in a file with SYMBOLS symbols, which take a while to read. */
 #include <stdlib.h>
 #include <time.h>
 

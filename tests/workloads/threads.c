@@ -1,5 +1,6 @@
-// threads SECONDS SECONDS: two threads burn so much CPU time each, print their ids and what they used, and end; a third
-// executes a program, which prints the id of its process: the id of the first one, which it takes over.
+// threads SECONDS SECONDS: two threads burn SECONDS of CPU time each, print their ids and their CPU time, and
+// end. A third executes a program, which prints its process id: that of the first thread, which it takes
+// over.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdio.h>

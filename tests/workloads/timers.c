@@ -1,5 +1,5 @@
-// timers COUNT SECONDS CPU: keeps a CPU busy, where COUNT timers expire at one instant 20 times a second: the handler of the local
-// timer's interrupt then runs for as long as all of them take.
+// timers COUNT SECONDS CPU: keeps a CPU busy while COUNT timers expire at one instant 20 times a second. The
+// handler of the local timer's interrupt then runs for the sum of their times.
 #define _GNU_SOURCE
 #include <sched.h>
 #include <stdio.h>

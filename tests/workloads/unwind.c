@@ -1,6 +1,6 @@
-// unwind SECONDS user|kernel|lost|endless: burns CPU below first(), second() and third(), for SECONDS of CPU time: in user mode, in
-// system calls, and in user mode with a stack pointer into nowhere (x86-64), or where call frame information is an endless loop
-// of DWARF's operations. Built without frame pointers.
+// unwind SECONDS user|kernel|lost|endless: burns CPU below first(), second() and third(), for SECONDS of CPU
+// time. It runs in user mode, in system calls, or in user mode with an invalid stack pointer (x86-64). In the
+// last mode, call frame information is an endless loop of DWARF operations. Built without frame pointers.
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +29,7 @@ KEPT void call(int file)
 KEPT void lose(long rounds)
 {
 #ifdef __x86_64__
-	// No signal comes, so nobody else uses the stack.
+	// No signal comes, so no handler uses the stack.
 	__asm__ volatile("mov %%rsp, %%r12\n\tmov $0x10, %%rsp\n1:\tdec %0\n\tjnz 1b\n\tmov %%r12, %%rsp"
 			 : "+r"(rounds) : : "r12", "cc", "memory");
 #else

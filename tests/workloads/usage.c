@@ -1,4 +1,4 @@
-// usage FILE COMMAND...: runs a command, and writes the context switches of both as getrusage(2) has them.
+// usage FILE COMMAND...: runs a command, and writes the context switches of both from getrusage(2).
 #include <stdio.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -14,7 +14,7 @@ static long switches(int scope)
 
 int main(int argc, char **argv)
 {
-	// This process counted some before it became this program.
+	// This process counted some switches before it became this program.
 	long before = switches(RUSAGE_SELF);
 	int status = 1;
 	FILE *file;

@@ -1,6 +1,7 @@
-// waits WHAT TIMES MS [FILE]: its first thread waits so often, each time so long (0: 50 us), and prints how long that took and its CPU time, in ns, and its id. WHAT is sleep (a
-// timer), lock (a futex that another thread holds), vfork (for a child that shares the memory), or read (4 KiB blocks of FILE, past the
-// page cache; MS is the size of the file in blocks).
+// waits WHAT TIMES MS [FILE]: the first thread waits TIMES times for MS ms each (0: 50 us). It prints the
+// duration and its CPU time, in ns, and its id. WHAT is sleep (a timer), lock (a futex that another thread
+// holds), vfork (for a child that shares the memory), or read. The latter reads 4 KiB blocks of FILE, past
+// the page cache, and MS is the size of the file in blocks.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>

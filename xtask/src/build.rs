@@ -1,4 +1,4 @@
-//! Builds the binary, and runs it.
+//! Build and run of the binary.
 
 use std::{
     ffi::OsString,
@@ -14,7 +14,7 @@ use crate::{
     vm::kernel::Architecture,
 };
 
-/// Where the release binary for a processor lies.
+/// Returns the path of the release binary for a processor.
 pub(crate) fn place(architecture: Architecture) -> PathBuf {
     let folder = root().join("target");
     match architecture.rust_target() {
@@ -23,7 +23,8 @@ pub(crate) fn place(architecture: Architecture) -> PathBuf {
     }
 }
 
-/// A cargo that builds for a processor. Rust's own linker and C library make a static binary for another one.
+/// Returns a cargo that builds for a processor. Rust's own linker and C library make a static binary for
+/// another one.
 pub(crate) fn cargo_for(architecture: Architecture) -> anyhow::Result<Command> {
     let mut cargo = setup::all()?.cargo();
     if let Some(target) = architecture.rust_target() {
@@ -34,13 +35,13 @@ pub(crate) fn cargo_for(architecture: Architecture) -> anyhow::Result<Command> {
     Ok(cargo)
 }
 
-/// Builds the release binary; its path.
+/// Builds the release binary and returns its path.
 pub(crate) fn release(architecture: Architecture) -> anyhow::Result<PathBuf> {
     succeed(cargo_for(architecture)?.args(["build", "--release", "--locked", "--package", "pmu-user"]))?;
     Ok(place(architecture))
 }
 
-/// What [`fixed`] leaves.
+/// Result of [`fixed`].
 pub(crate) struct Fixed {
     /// Path of the binary.
     pub(crate) binary: PathBuf,
@@ -48,13 +49,14 @@ pub(crate) struct Fixed {
     pub(crate) objects: PathBuf,
 }
 
-/// Builds a static release binary for a target, stripped, in a folder of its own, so that nothing in it depends on where it was built.
+/// Builds a static release binary for a target, stripped, in a separate folder. Nothing in it depends on
+/// where it was built.
 pub(crate) fn fixed(target: &str, folder: &Path) -> anyhow::Result<Fixed> {
     setup::target(target)?;
     let home = std::env::var("CARGO_HOME").map(PathBuf::from).ok();
     let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
     let mut flags = vec![format!("--remap-path-prefix={}=/rust", setup::sysroot()?.display())];
-    // The last that matches counts.
+    // The last match counts.
     flags.extend(home.map(|home| format!("--remap-path-prefix={}=/cargo", home.display())));
     flags.push(format!("--remap-path-prefix={}=/pmbpf", root().display()));
     flags.push(format!("--remap-path-prefix={}=/build", folder.display()));
@@ -89,7 +91,7 @@ pub(crate) fn fixed(target: &str, folder: &Path) -> anyhow::Result<Fixed> {
     Ok(Fixed { binary: folder.join(target).join("release/pmbpf"), objects })
 }
 
-/// Builds a bench of the library; its path.
+/// Builds a bench of the library and returns its path.
 pub(crate) fn bench(name: &str) -> anyhow::Result<PathBuf> {
     let mut cargo = cargo_for(Architecture::HOST)?;
     cargo.args(["bench", "--no-run", "--locked", "--package", "pmu-user", "--message-format", "json"]);
@@ -100,7 +102,7 @@ pub(crate) fn bench(name: &str) -> anyhow::Result<PathBuf> {
     path.with_context(|| format!("cargo built no bench `{name}`"))
 }
 
-/// Builds and runs pmbpf as root; its exit code.
+/// Builds and runs pmbpf as root, and returns its exit code.
 pub(crate) fn run(arguments: &[OsString]) -> anyhow::Result<u8> {
     let program = release(Architecture::HOST)?;
     let status = status(as_root(program)?.args(arguments))?;

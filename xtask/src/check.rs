@@ -1,4 +1,4 @@
-//! Everything that needs no running: formatting, lints, documentation, architecture, dependencies.
+//! Checks that need no run: formatting, lints, documentation, architecture, dependencies.
 
 use std::{path::Path, process::Command};
 
@@ -9,7 +9,7 @@ use crate::{
     vm,
 };
 
-/// The first check that fails ends it.
+/// Runs all checks. The first that fails ends it.
 pub(crate) fn all() -> anyhow::Result<()> {
     let tools = setup::all()?;
     for component in ["rustfmt", "clippy"] {
@@ -23,7 +23,7 @@ pub(crate) fn all() -> anyhow::Result<()> {
     say("lints");
     // On the host target clippy sees every crate, the BPF programs included.
     run(tools.cargo().args(["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
-    // Those are not run unless they are named, and then neither are they linted.
+    // Tests that are run only if they are named are linted only if they are named.
     let named = ["clippy", "--locked", "--package", "pmu-user"];
     run(tools.cargo().args(named).args(rings::not_by_default()?).args(["--", "-D", "warnings"]))?;
     say("rings of tests");
@@ -46,7 +46,7 @@ pub(crate) fn all() -> anyhow::Result<()> {
     vm::lint::checkpatch()?;
     say("dependencies");
     let deny = setup::deny()?;
-    // It looks at every platform's dependencies, of which a build downloads only its own.
+    // cargo-deny checks every platform's dependencies, of which a build downloads only its own.
     run(tools.cargo().args(["fetch", "--locked", "--quiet"]))?;
     run(held(&deny).args(["bans", "licenses", "sources"]))?;
     advisories(&deny)?;
@@ -54,15 +54,15 @@ pub(crate) fn all() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What holds dependencies against deny.toml, without the network.
+/// Returns the command that checks dependencies against deny.toml, without the network.
 fn held(deny: &Path) -> Command {
     let mut held = Command::new(deny);
     held.current_dir(root()).args(["--offline", "--workspace", "check", "--hide-inclusion-graph"]);
     held
 }
 
-/// Advisories about dependencies. Their database comes from the network, everything else is in the lock file: without one, nobody has
-/// looked, which is said and no failure.
+/// Checks advisories about dependencies. Their database comes from the network, everything else is in the
+/// lock file. Without the network they are not checked, which is reported and is not a failure.
 fn advisories(deny: &Path) -> anyhow::Result<()> {
     let fetched =
         Command::new(deny).current_dir(root()).args(["fetch", "db"]).env("GIT_TERMINAL_PROMPT", "0").output();
@@ -80,7 +80,7 @@ fn advisories(deny: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Shell scripts, where shellcheck is at hand.
+/// Checks shell scripts, where shellcheck is installed.
 fn shell() -> anyhow::Result<()> {
     if !exists("shellcheck") {
         say("shell scripts: SKIPPED, there is no shellcheck");

@@ -1,4 +1,4 @@
-//! Runs programs, and says which.
+//! Execution of programs, with their names in errors.
 
 use std::{
     env,
@@ -11,36 +11,36 @@ use std::{
 
 use anyhow::{Context as _, bail};
 
-/// Says something about the task itself; programs say the rest.
+/// Prints a message about the task itself; programs print the rest.
 pub(crate) fn say(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "xtask: {text}");
 }
 
-/// The workspace.
+/// Returns the root of the workspace.
 pub(crate) fn root() -> PathBuf {
     let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     here.parent().map_or(here.clone(), std::path::Path::to_path_buf)
 }
 
-/// The cargo that runs us, in the workspace.
+/// Returns the cargo that runs xtask, in the workspace.
 pub(crate) fn cargo() -> Command {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(root());
     cargo
 }
 
-/// Are we root?
+/// Returns whether this process runs as root.
 pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// How long a tool is to take: so many seconds as the environment's `variable` says, or `otherwise`.
+/// Returns how long a tool runs: the seconds in the environment's `variable`, or `otherwise`.
 pub(crate) fn length(variable: &str, otherwise: Duration) -> anyhow::Result<Duration> {
     let Ok(seconds) = env::var(variable) else { return Ok(otherwise) };
     Ok(Duration::from_secs(seconds.parse().with_context(|| format!("{variable} is not a number"))?))
 }
 
-/// A command that runs as root: itself if we are, else through sudo.
+/// Returns a command that runs as root: directly if this process is root, or else through sudo.
 pub(crate) fn as_root(program: impl AsRef<OsStr>) -> anyhow::Result<Command> {
     if is_root() {
         return Ok(Command::new(program));
@@ -53,13 +53,13 @@ pub(crate) fn as_root(program: impl AsRef<OsStr>) -> anyhow::Result<Command> {
     Ok(sudo)
 }
 
-/// Is there such a program on the path?
+/// Returns whether the program is on the path.
 pub(crate) fn exists(program: &str) -> bool {
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
-/// Runs a command to its end; its exit status.
+/// Runs a command to its end and returns its exit status.
 pub(crate) fn status(command: &mut Command) -> anyhow::Result<ExitStatus> {
     command.status().with_context(|| format!("cannot run {}", shown(command)))
 }
@@ -73,7 +73,7 @@ pub(crate) fn run(command: &mut Command) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Standard output of a command that must succeed.
+/// Returns the standard output of a command that must succeed.
 pub(crate) fn output(command: &mut Command) -> anyhow::Result<String> {
     let output = command.output().with_context(|| format!("cannot run {}", shown(command)))?;
     if !output.status.success() {
@@ -83,7 +83,7 @@ pub(crate) fn output(command: &mut Command) -> anyhow::Result<String> {
     String::from_utf8(output.stdout).with_context(|| format!("{} printed no text", shown(command)))
 }
 
-/// What a program printed, with a mark where it is no text.
+/// Returns the output of a program, with a mark where it is not text.
 pub(crate) fn text(bytes: &[u8]) -> String {
     let mark = |invalid: &[u8]| if invalid.is_empty() { "" } else { "\u{fffd}" };
     bytes.utf8_chunks().flat_map(|chunk| [chunk.valid(), mark(chunk.invalid())]).collect()

@@ -1,6 +1,7 @@
-//! Exports of the recordings that are checked in, read back by programs of others: DuckDB and chDB (Parquet), Perfetto's and
-//! OpenTelemetry's own messages, Datadog's pprof-format, speedscope's importer. Their sums are those of `pmbpf report --json`. And hourly tables of simulated hosts, of
-//! which DuckDB and chDB answer the queries of docs/fleet.md. What reads is installed below target/exports.
+//! Exports of the recordings that are checked in, read back by other programs: DuckDB and chDB (Parquet),
+//! Perfetto's and OpenTelemetry's own messages, Datadog's pprof-format, speedscope's importer. Their sums are
+//! those of `pmbpf report --json`. Also hourly tables of simulated hosts, on which DuckDB and chDB run the
+//! queries of docs/fleet.md. The readers are installed below target/exports.
 
 use std::{
     fs::{self, File},
@@ -28,14 +29,15 @@ const RECORDINGS: [(&str, Option<&str>); 5] = [
 /// Formats of stacks, which only recordings made with `--stacks` have.
 const OF_STACKS: [&str; 4] = ["pprof", "folded", "speedscope", "otlp"];
 const WITH_STACKS: [&str; 3] = ["masked", "events", "off_cpu_stacks"];
-/// Formats of numbers, and what their files' names end in.
+/// Formats of numbers, with the endings of their files' names.
 const OF_NUMBERS: [(&str, &str); 2] = [("parquet", "parquet"), ("perfetto", "pftrace")];
-/// Hosts that are simulated, and pods on each.
+/// Number of simulated hosts, and of pods on each.
 const FLEET: [&str; 2] = ["100", "30"];
-/// What npm installs: of speedscope the last release whose importer can be loaded without a browser.
+/// Modules that npm installs: of speedscope the last release with an importer that loads without a browser.
 const MODULES: [&str; 2] = ["pprof-format@2.3.2", "speedscope@1.20.0"];
 
-/// Writes the exports and has them read; what cannot be installed here is said and skipped, what reads other sums is an error.
+/// Writes the exports and runs their readers. A reader that cannot be installed here is reported and skipped.
+/// One that reads other sums is an error.
 pub(crate) fn run() -> anyhow::Result<()> {
     let folder = root().join("target/exports");
     let files = folder.join("files");
@@ -69,7 +71,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     if failed.is_empty() { Ok(()) } else { bail!("exports are read otherwise: {}", failed.join("; ")) }
 }
 
-/// Reports and exports of every recording.
+/// Writes reports and exports of every recording.
 fn write(pmbpf: &Path, files: &Path) -> anyhow::Result<()> {
     for (name, interval) in RECORDINGS {
         let recording = root().join(format!("tests/recordings/{name}.pmbpf"));
@@ -92,7 +94,7 @@ fn write(pmbpf: &Path, files: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A folder with hourly tables of simulated hosts, and what was made.
+/// Generates hourly tables of simulated hosts, with what was made in truth.json, and returns their folder.
 fn fleet(folder: &Path) -> anyhow::Result<PathBuf> {
     let into = folder.join("simulated");
     if into.exists() {
@@ -106,7 +108,7 @@ fn fleet(folder: &Path) -> anyhow::Result<PathBuf> {
     Ok(into)
 }
 
-/// A Python that has what reads tables and traces.
+/// Returns a Python with the readers of tables and traces.
 fn python(folder: &Path, readers: &Path) -> anyhow::Result<PathBuf> {
     let python = folder.join("python/bin/python3");
     if !python.exists() {
@@ -118,7 +120,7 @@ fn python(folder: &Path, readers: &Path) -> anyhow::Result<PathBuf> {
     Ok(python)
 }
 
-/// The folder of npm's modules.
+/// Returns the folder of npm's modules.
 fn modules(folder: &Path) -> anyhow::Result<PathBuf> {
     if !exists("npm") {
         bail!("there is no npm");

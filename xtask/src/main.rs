@@ -1,4 +1,4 @@
-//! `cargo xtask`: everything around pmbpf's code. Sets up what is missing, builds, runs, tests, checks, benches.
+//! `cargo xtask`: tasks around pmbpf's code. Sets up what is missing, builds, runs, tests, checks, benches.
 
 mod bench;
 mod build;
@@ -29,45 +29,49 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Install what building needs: rust-src, bpf-linker
+    /// Install the tools that a build needs: rust-src, bpf-linker
     Setup,
     /// Build target/release/pmbpf, with the BPF programs inside
     Build {
-        /// The processor to build for; another one's binary is static and lies in a folder of its own
+        /// Processor to build for; the binary for another one is static and in a separate folder
         #[arg(long, value_name = "PROCESSOR")]
         arch: Option<Architecture>,
     },
-    /// Make what people install, below target/dist: static binaries, deb, rpm, archives, container images
+    /// Build the files that are published, below target/dist: static binaries, deb, rpm, archives, container
+    /// images
     Dist(dist::Args),
-    /// Build, and run pmbpf with these arguments, as root
+    /// Build pmbpf, and run it with these arguments, as root
     Run {
         /// Arguments of pmbpf
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<OsString>,
     },
-    /// Run every ring of tests that can run here, but for tests of the night, which it lists
+    /// Run every ring of tests that can run here, except nightly tests, which it lists
     Test(test::Args),
-    /// Run what takes long or needs load: tens of thousands of damaged files through everything that reads files, beside them
-    /// every ring that can run here three times; tests in guests; exports and scrapes; a soak of an hour (of `PMBPF_SOAK` seconds)
+    /// Run tests that take long or need load: tens of thousands of damaged files through everything that
+    /// reads files, and at the same time every ring that can run here three times; tests in guests; exports
+    /// and scrapes; a soak of an hour (of `PMBPF_SOAK` seconds)
     Nightly(nightly::Args),
-    /// Run the soak alone
+    /// Run only the soak
     Soak,
-    /// Run `pmbpf serve` beside 200 cgroups, and 50 a second that come and go, for half an hour (`PMBPF_CHURN` seconds)
+    /// Run `pmbpf serve` with 200 cgroups, and 50 a second that come and go, for half an hour (`PMBPF_CHURN`
+    /// seconds)
     Churn,
-    /// Have exports read by programs of others, which are installed below target
+    /// Read exports with other programs, which are installed below target
     Exports,
-    /// Have Prometheus and VictoriaMetrics scrape `pmbpf serve` while cgroups come and go, for ten minutes (`PMBPF_SCRAPE` seconds)
+    /// Scrape `pmbpf serve` with Prometheus and VictoriaMetrics while cgroups come and go, for ten minutes
+    /// (`PMBPF_SCRAPE` seconds)
     Scrape,
-    /// Formatting, lints, documentation, architecture, dependencies
+    /// Check formatting, lints, documentation, architecture and dependencies
     Check,
-    /// Tables of CPU models
+    /// Write tables of CPU models
     Tables {
         #[command(subcommand)]
         tables: tables::Tables,
     },
     /// Run a command in a guest with another kernel, under emulation
     Vm(vm::Args),
-    /// Measure cost here, side by side with perf; needs root
+    /// Measure the cost of pmbpf here, side by side with perf; needs root
     Bench(bench::Args),
 }
 

@@ -1,7 +1,9 @@
-//! What takes long or needs load: many files that nobody sound would write, through everything that reads files, and many simulated
-//! recordings compared; beside them every ring of tests that can run here, and those that open something in the kernel three times in a
-//! row; then tests in guests; exports and scrapes, read by others; and then a soak. What the tests have as load is two other runs of
-//! pmbpf, 100 programs executed a second, and a build. The soak comes alone: some of the tests are storms, and it sees every process.
+//! Tests that take long or need load. Many damaged files go through everything that reads files, and many
+//! simulated recordings are compared. At the same time every ring of tests runs that can run here. The rings
+//! that open something in the kernel run three times in a row. Tests in guests follow, then exports and
+//! scrapes, read by other programs, and then a soak. The load of the tests is two other runs of pmbpf, 100
+//! programs executed a second, and a build. The soak runs alone: some of the tests are storms, and it sees
+//! every process.
 
 use std::{
     io::Write as _,
@@ -24,13 +26,13 @@ use crate::{
     vm::kernel::Architecture,
 };
 
-/// A test that tries as many files, or compares as many pairs, as it is told.
+/// A test that tries a given number of files, or compares a given number of pairs.
 struct Long {
     /// Arguments of `cargo test` that name its program.
     program: &'static [&'static str],
-    /// Which of its tests: those whose name contains this.
+    /// Part of the names of its tests.
     test: &'static str,
-    /// What tells it how many.
+    /// Variable that sets the number.
     variable: &'static str,
     count: u32,
 }
@@ -47,39 +49,40 @@ const LONG: [Long; 5] = [
     Long { program: &["--lib"], test: "metric::diff::tests", variable: "PMBPF_PAIRS", count: 200 },
 ];
 
-/// How often the rings run that load can change; the others run in the first pass.
+/// Number of passes of the rings that load can change; the others run in the first pass.
 const PASSES: u32 = 3;
-/// How often ordinary programs are looked at in each pass, that nothing of theirs stands out.
+/// Number of times that ordinary programs are examined in each pass, so that nothing of theirs stands out.
 const ROUNDS: u32 = 5;
 
-/// What runs in guests (tests/guest/subsets): the rest of what a kernel can change, with the oldest and the newest one; some of all with
-/// those between; and what only a system with systemd has.
+/// Subset of tests that run in guests (tests/guest/subsets): the rest of what a kernel can change, with the
+/// oldest and the newest one; some of all with those between. It also has what only a system with systemd
+/// has.
 const SUBSET: &str = "nightly";
 
-/// Parts of a night.
+/// Parts of a nightly run.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Part {
-    /// Damaged files and long comparisons, and beside them every ring.
+    /// Damaged files and long comparisons, and every ring at the same time.
     Rings,
     /// Tests in guests, and the binary for arm64.
     Guests,
-    /// Exports, read by programs of others.
+    /// Exports, read by other programs.
     Exports,
     /// Scrapes by servers.
     Scrape,
-    /// The soak.
+    /// The soak, which runs alone.
     Soak,
 }
 
-/// Which parts.
+/// Arguments of `cargo xtask nightly`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Only these, for a night that has to be had in pieces
+    /// Run only these parts, for a night that has to be split
     #[arg(long, value_enum, value_delimiter = ',', value_name = "PART")]
     only: Vec<Part>,
 }
 
-/// Runs all parts that are wanted, whatever fails; an error at the end that names what did.
+/// Runs all requested parts, whatever fails. Returns an error at the end that names what did.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let tools = setup::all()?;
     build::release(Architecture::HOST)?;
@@ -98,7 +101,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         failed.extend(result.err().map(|error| format!("{part}: {error:#}")));
     };
     if wants(Part::Guests) {
-        // What arm64 has otherwise, nobody else compiles.
+        // Code that only arm64 has is compiled by nothing else.
         ended("arm64", build::release(Architecture::Arm).map(drop));
     }
     if wants(Part::Exports) {
@@ -117,7 +120,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Long tests and rings on a machine in use; what failed.
+/// Runs long tests and rings on a machine in use, and returns what failed.
 fn beside_load(tools: &Tools) -> Vec<String> {
     thread::scope(|scope| {
         let long = scope.spawn(|| all_long(tools));
@@ -128,7 +131,7 @@ fn beside_load(tools: &Tools) -> Vec<String> {
     })
 }
 
-/// These tests in guests with these kernels; what failed.
+/// Runs these tests in guests with these kernels, and returns what failed.
 fn in_guests(Selection { kernels, tests }: &Selection) -> Option<String> {
     say(&format!("tests in guests with {kernels}"));
     let result = test::Args::in_guests(kernels, tests).and_then(|args| test::run(&args));
@@ -139,7 +142,7 @@ fn in_guests(Selection { kernels, tests }: &Selection) -> Option<String> {
     }
 }
 
-/// One pass of the rings; what failed.
+/// Runs one pass of the rings, and returns what failed.
 fn rings(pass: u32) -> Option<String> {
     say(&format!("tests beside load, pass {pass} of {PASSES}"));
     let all = test::Args::at_night(ROUNDS);
@@ -150,7 +153,7 @@ fn rings(pass: u32) -> Option<String> {
     }
 }
 
-/// Runs the tests of [`LONG`], whichever fail; an error that names those.
+/// Runs the tests of [`LONG`], whichever fail. Returns an error that names those.
 fn all_long(tools: &Tools) -> anyhow::Result<()> {
     let failed = LONG.iter().filter_map(|long| long.run(tools).err());
     let failed: Vec<String> = failed.map(|error| format!("{error:#}")).collect();
@@ -158,12 +161,12 @@ fn all_long(tools: &Tools) -> anyhow::Result<()> {
 }
 
 impl Long {
-    /// Runs it; what it prints comes in one piece, between what others print.
+    /// Runs the test. Its output comes in one piece, between that of others.
     fn run(&self, tools: &Tools) -> anyhow::Result<()> {
         let Self { program, test, variable, count } = self;
         say(&format!("{test}: {variable}={count}"));
         let mut cargo = tools.cargo();
-        // Fast, and yet with the checks that find overflows (`profile.fuzz` in Cargo.toml).
+        // Fast, but with the checks that find overflows (`profile.fuzz` in Cargo.toml).
         cargo.args(["test", "--locked", "--profile", "fuzz", "--package", "pmu-user"]).args(*program);
         cargo.args(["--", test, "--nocapture"]).env(variable, count.to_string());
         let Output { status, stdout, stderr } =
@@ -176,7 +179,7 @@ impl Long {
     }
 }
 
-/// What the files failed with, if they did.
+/// Returns the error of the long tests, if they failed.
 fn ended(part: ScopedJoinHandle<'_, anyhow::Result<()>>) -> Option<String> {
     match part.join() {
         Ok(Ok(())) => None,

@@ -1,8 +1,8 @@
-//! Installs what building needs and is missing. Never touches what is installed already.
+//! Installation of what a build needs and is missing. Existing installations are never changed.
 //!
-//! `core` for BPF is built from rust-src, which must be of the compiler's own version; bpf-linker must be linked to the
-//! compiler's own LLVM. Tools go to a cache outside the tree, a folder per version, so that nothing of the user's is
-//! replaced.
+//! `core` for BPF is built from rust-src, which must be of the compiler's own version. bpf-linker must be
+//! linked to the compiler's own LLVM. Tools go to a cache outside the tree, a folder per version, so that
+//! nothing of the user's is replaced.
 
 use std::{
     env, fs,
@@ -17,13 +17,13 @@ use crate::command::{cargo, output, run, say};
 const LINKER: &str = "0.10.4";
 const DENY: &str = "0.20.2";
 
-/// What the build must be told.
+/// Tools that the build needs.
 pub(crate) struct Tools {
     linker: PathBuf,
 }
 
 impl Tools {
-    /// A cargo that finds the tools.
+    /// Returns a cargo that finds the tools.
     pub(crate) fn cargo(&self) -> Command {
         let mut cargo = cargo();
         cargo.env("PMBPF_BPF_LINKER", &self.linker);
@@ -31,13 +31,13 @@ impl Tools {
     }
 }
 
-/// Everything that building needs.
+/// Installs everything that a build needs.
 pub(crate) fn all() -> anyhow::Result<Tools> {
     rust_src()?;
     Ok(Tools { linker: linker()? })
 }
 
-/// Where the compiler is.
+/// Returns the folder of the compiler.
 pub(crate) fn sysroot() -> anyhow::Result<PathBuf> {
     let sysroot =
         output(Command::new("rustc").args(["--print", "sysroot"]).current_dir(crate::command::root()))?;
@@ -60,12 +60,12 @@ fn rust_src() -> anyhow::Result<()> {
     })
 }
 
-/// A component of the pinned toolchain.
+/// Installs a component of the pinned toolchain.
 pub(crate) fn component(name: &str) -> anyhow::Result<()> {
     run(Command::new("rustup").args(["component", "add", name]).current_dir(crate::command::root()))
 }
 
-/// The standard library for another processor, of the pinned toolchain.
+/// Installs the standard library for another processor, of the pinned toolchain.
 pub(crate) fn target(name: &str) -> anyhow::Result<()> {
     let library = output(Command::new("rustc").args(["--print", "target-libdir", "--target", name]))?;
     if Path::new(library.trim()).is_dir() {
@@ -74,7 +74,7 @@ pub(crate) fn target(name: &str) -> anyhow::Result<()> {
     run(Command::new("rustup").args(["target", "add", name]).current_dir(crate::command::root()))
 }
 
-/// The LLVM that rustc was built with, for example 22.
+/// Returns the major version of the LLVM that rustc was built with, for example 22.
 fn llvm_major() -> anyhow::Result<u32> {
     let version = output(Command::new("rustc").arg("-vV").current_dir(crate::command::root()))?;
     let line = version.lines().find_map(|line| line.strip_prefix("LLVM version: "));
@@ -90,14 +90,14 @@ fn linker() -> anyhow::Result<PathBuf> {
     install(&folder, "bpf-linker", LINKER, &["--no-default-features", "--features", &feature], &why)
 }
 
-/// cargo-deny, which holds the dependencies against deny.toml.
+/// Installs cargo-deny, which checks the dependencies against deny.toml.
 pub(crate) fn deny() -> anyhow::Result<PathBuf> {
     let folder = cache()?.join(format!("cargo-deny-{DENY}"));
     install(
         &folder,
         "cargo-deny",
         DENY,
-        // Unoptimised it is built in half the time, and has little to do.
+        // Unoptimised it builds in half the time, and it has little to do.
         &["--no-default-features", "--debug"],
         "it checks licences and sources of dependencies",
     )
@@ -112,7 +112,7 @@ fn install(folder: &Path, name: &str, version: &str, options: &[&str], why: &str
     fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let mut cargo = cargo();
     cargo.args(["install", name, "--version", version, "--locked", "--root"]).arg(folder).args(options);
-    // The tool is not part of this workspace, and wants none of its settings.
+    // The tool is not part of this workspace, and must not use its settings.
     cargo.current_dir(folder).env_remove("CARGO_TARGET_DIR").env_remove("RUSTFLAGS");
     run(&mut cargo).with_context(|| format!("{name} {version} could not be installed"))?;
     if !program.is_file() {
@@ -121,7 +121,7 @@ fn install(folder: &Path, name: &str, version: &str, options: &[&str], why: &str
     Ok(program)
 }
 
-/// Where tools are kept between builds.
+/// Returns the folder where tools are kept between builds.
 pub(crate) fn cache() -> anyhow::Result<PathBuf> {
     let base = env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let home = || env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));

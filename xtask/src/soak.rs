@@ -1,5 +1,5 @@
-//! A soak: pmbpf beside processes that come and go, for as long as somebody would leave it on. Its memory and its open files must not
-//! grow with time.
+//! Soak test: pmbpf next to processes that come and go, for as long as a user would leave it on. Its memory
+//! and its open files must not grow with time.
 
 mod churn;
 
@@ -21,23 +21,25 @@ use crate::{
     vm::kernel::Architecture,
 };
 
-/// How long it takes, unless told otherwise.
+/// Default length of a soak.
 const LENGTH: Duration = Duration::from_secs(3600);
-/// Names that option for those who have less time, in seconds.
+/// Variable that sets a shorter one, in seconds.
 const LENGTH_VARIABLE: &str = "PMBPF_SOAK";
-/// How many times a soak prints what is held.
+/// Number of times that a soak prints what is held.
 const TOLD: u32 = 12;
 /// Programs executed a second.
 const EXECS: u32 = 100;
-/// The time until everything that is bounded has reached its bounds (8192 owners take 82 s); less in a short soak.
+/// Time until everything that is bounded has reached its bounds (8192 owners take 82 s); less in a short
+/// soak.
 const WARM_UP: Duration = Duration::from_secs(600);
-/// What may be added after that: of resident memory, and of descriptors that are no files.
+/// Allowed growth after that: of resident memory, and of descriptors that are not files.
 const GROWTH_KB: u64 = 10 * 1024;
 const GROWTH_DESCRIPTORS: usize = 2;
-/// Files that are open at most: those of programs, whichever this host happens to run (`symbol::tracker`), and a few of its own.
+/// Maximum number of open files: those of programs, whichever this host happens to run (`symbol::tracker`),
+/// and a few of its own.
 const FILES_MAX: usize = 1024 + 16;
 
-/// What is left on, by the arguments that it has.
+/// Arguments of the runs that are left on.
 const RUNS: [&[&str]; 3] = [
     &["run", "--stacks", "-I", "1s", "--json", "--quiet"],
     &["io", "-I", "1s", "--json", "--quiet"],
@@ -53,17 +55,17 @@ struct Watched {
     most: Held,
 }
 
-/// What a process holds.
+/// Memory and descriptors that a process holds.
 #[derive(Clone, Copy, Default)]
 struct Held {
     resident_kb: u64,
     /// Events, maps, pipes, sockets.
     descriptors: usize,
-    /// What has a path.
+    /// Descriptors that have a path.
     files: usize,
 }
 
-/// Runs it; an error if anything grows.
+/// Runs the soak. Returns an error if anything grows.
 pub(crate) fn run() -> anyhow::Result<()> {
     if !is_root() {
         say("soak: SKIPPED, it needs root");
@@ -73,7 +75,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     of(&pmbpf()?, length)
 }
 
-/// What is watched, as the tests have it.
+/// Returns the binary that is watched, as the tests have it.
 fn pmbpf() -> anyhow::Result<PathBuf> {
     match std::env::var_os("PMBPF_BIN") {
         Some(built) => Ok(built.into()),
@@ -81,11 +83,11 @@ fn pmbpf() -> anyhow::Result<PathBuf> {
     }
 }
 
-/// Makes this a machine in use while `work` is done, by the same runs and programs; what `work` returns. An error if a run
-/// ended by itself.
+/// Makes this a machine in use while `work` is done, by the same runs and programs, and returns what `work`
+/// returns. Returns an error if a run ended by itself.
 pub(crate) fn beside<T>(work: impl FnOnce() -> T) -> anyhow::Result<T> {
     let pmbpf = pmbpf()?;
-    // What the tests have beside them is what it always was.
+    // The load next to the tests stays what it always was.
     let mut watched = Watched::all(&pmbpf, &RUNS[..2])?;
     let is_over = AtomicBool::new(false);
     let done = thread::scope(|scope| {
@@ -122,14 +124,14 @@ fn of(pmbpf: &Path, length: Duration) -> anyhow::Result<()> {
     if grown.is_empty() { Ok(()) } else { bail!("{}", grown.join("; ")) }
 }
 
-/// Prints what each process holds, so that growth that fails has a shape.
+/// Prints what each process holds, so that a growth that fails has a shape.
 fn tell(elapsed: Duration, watched: &[Watched]) {
     let held: Vec<String> =
         watched.iter().map(|one| format!("{} {} KB", one.name, one.now.resident_kb)).collect();
     say(&format!("soak: after {} s: {}", elapsed.as_secs(), held.join(", ")));
 }
 
-/// Executes [`EXECS`] programs a second as long as it is told to go on; how many that were.
+/// Executes [`EXECS`] programs a second as long as `goes_on` allows, and returns how many that were.
 fn execute(mut goes_on: impl FnMut(u32) -> anyhow::Result<bool>) -> anyhow::Result<u32> {
     let (begun, mut executed) = (Instant::now(), 0);
     while goes_on(executed)? {
@@ -165,7 +167,7 @@ impl Watched {
         Ok(())
     }
 
-    /// Ends it; what has grown.
+    /// Ends the process, and returns what has grown.
     fn end(&mut self) -> anyhow::Result<Option<String>> {
         let warm = self.warm.context("the soak was too short to look at anything")?;
         interrupt(self.child.id())?;
@@ -202,7 +204,7 @@ impl Held {
             number.and_then(|number| number.trim().parse().ok()).context("no VmRSS in /proc")?;
         let (mut descriptors, mut files) = (0, 0);
         for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
-            // One may be closed by now.
+            // A descriptor may be closed by now.
             let target = entry.and_then(|entry| fs::read_link(entry.path())).unwrap_or_default();
             *(if target.is_absolute() { &mut files } else { &mut descriptors }) += 1;
         }
@@ -210,7 +212,7 @@ impl Held {
     }
 }
 
-/// Asks a child of ours to end, as Ctrl-C does.
+/// Interrupts a child of this process, as Ctrl-C does.
 fn interrupt(pid: u32) -> anyhow::Result<()> {
     use rustix::process::{Pid, Signal, kill_process};
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).context("a child has no number")?;

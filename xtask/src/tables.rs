@@ -1,5 +1,5 @@
-//! Tables of CPU models: imported from a perfmon directory by the code that reads one at run time, and from a file of facts about
-//! the uncore PMUs that count I/O.
+//! Tables of CPU models, imported from a perfmon directory by the code that reads one at run time. Tables of
+//! I/O come from a file of facts about the uncore PMUs that count it.
 
 use std::{
     path::{Path, PathBuf},
@@ -10,31 +10,32 @@ use anyhow::bail;
 
 use crate::{command, setup};
 
-/// What to do with tables.
+/// Source of the tables to write.
 #[derive(clap::Subcommand)]
 pub(crate) enum Tables {
-    /// Write pmu-user/tables anew from a perfmon directory
+    /// Rewrite pmu-user/tables from a perfmon directory
     Import {
         /// A clone of intel/perfmon, or a copy with mapfile.csv
         folder: PathBuf,
-        /// Where it comes from, for the tables' heads; a clone says it by itself
+        /// Origin of the directory, for the tables' heads; not needed for a clone
         #[arg(long, value_name = "TEXT")]
         source: Option<String>,
-        /// Models that are not built in yet: as perfmon's files of metrics begin, with the PMU of a hybrid's cores (alderlake/cpu_core)
+        /// Models that are not built in yet, by the beginning of perfmon's files of metrics, with the PMU of
+        /// a hybrid's cores (alderlake/cpu_core)
         #[arg(value_name = "NAME")]
         new: Vec<String>,
     },
-    /// Write the I/O tables of pmu-user/tables anew from a file of facts (JSON)
+    /// Rewrite the I/O tables of pmu-user/tables from a file of facts (JSON)
     Io {
         /// Events and metrics of each platform's uncore PMUs
         file: PathBuf,
-        /// Where it comes from, for the tables' heads
+        /// Origin of the file, for the tables' heads
         #[arg(long, value_name = "TEXT")]
         source: String,
     },
 }
 
-/// Does it.
+/// Writes the tables.
 pub(crate) fn run(tables: &Tables) -> anyhow::Result<()> {
     match tables {
         Tables::Import { folder, source, new } => {

@@ -1,78 +1,80 @@
-//! Block requests: what is done, for whom, and what is kept of one in flight.
+//! Block requests: their operations, their owners, and the state kept of one in flight.
 
 use crate::{histogram::BLOCK, owner::start_tick, wire};
 
-/// A read.
+/// Operation: a read.
 pub const READ: u32 = 0;
-/// A write, appends to zones included.
+/// Operation: a write, appends to zones included.
 pub const WRITE: u32 = 1;
-/// A flush of the device's cache.
+/// Operation: a flush of the device's cache.
 pub const FLUSH: u32 = 2;
-/// A discard, secure erasure included.
+/// Operation: a discard, secure erasure included.
 pub const DISCARD: u32 = 3;
-/// Anything else: zeroes written by the device, zone management, commands passed through.
+/// Any other operation: zeroes written by the device, zone management, commands passed through.
 pub const OTHER: u32 = 4;
 /// Number of operations.
 pub const OPERATIONS: usize = 5;
 
-/// The task that submitted it did so for itself: owner known to the process.
+/// Basis: the task submitted the request for itself, so the owner's process is known.
 pub const BY_TASK: u32 = 0;
-/// The cgroup that the request carries, submitted on its behalf by someone else, as in writeback. Its process is not
-/// known.
+/// Basis: the cgroup that the request carries, submitted on its behalf by another task, as in writeback. The
+/// process is not known.
 pub const BY_REQUEST: u32 = 1;
-/// A kernel thread submitted it, and it names no cgroup.
+/// Basis: a kernel thread submitted the request, and it does not carry a cgroup.
 pub const BY_KERNEL: u32 = 2;
-/// It is someone's who was not asked for.
+/// Basis: the owner is not a target.
 pub const BY_OUTSIDER: u32 = 3;
-/// It was under way before counting started, or its start was lost.
+/// Basis: the request was in flight before counting started, or its start was lost.
 pub const BY_NOBODY_SEEN: u32 = 4;
-/// Owners beyond the limit.
+/// Basis: owners beyond the limit.
 pub const BY_MANY: u32 = 5;
 
 /// Kinds of histograms: device latency, queue latency.
 pub const HISTOGRAMS: u32 = 2;
-/// Histograms of a kind that a slot has at most. They are 2 KB each: one a CPU would be half a megabyte a slot on a
-/// large server.
+/// Largest number of histograms of a kind per slot. They are 2 KB each: one per CPU would be half a megabyte
+/// per slot on a large server.
 pub const LANES_MAX: u32 = 8;
-/// Index of the device latency's.
+/// Index of the device latency's histogram.
 pub const DEVICE: u32 = 0;
-/// Index of the queue latency's.
+/// Index of the queue latency's histogram.
 pub const QUEUE: u32 = 1;
 
-/// Entries of the table of requests in flight that are looked at before one is given up.
+/// Entries of the table of requests in flight that are searched before a request is given up.
 pub const PROBES: u32 = 4;
 
-/// [`InFlight::state`]: it waits in a queue since [`InFlight::at_ns`].
+/// [`InFlight::state`]: the request waits in a queue since [`InFlight::at_ns`].
 pub const INSERTED: u32 = 1 << 31;
-/// [`InFlight::state`]: the device has it since [`InFlight::at_ns`].
+/// [`InFlight::state`]: the device has had the request since [`InFlight::at_ns`].
 pub const ISSUED: u32 = 1 << 30;
-/// [`InFlight::state`]: it waited in a queue, for [`InFlight::waited_ns`] altogether.
+/// [`InFlight::state`]: the request waited in a queue, for [`InFlight::waited_ns`] altogether.
 pub const WAITED: u32 = 1 << 29;
-/// [`InFlight::state`]: the device gave it back at least once.
+/// [`InFlight::state`]: the device requeued the request at least once.
 pub const REQUEUED: u32 = 1 << 28;
 /// [`InFlight::state`]: bits of its row's slot.
 pub const SLOT_BITS: u32 = REQUEUED - 1;
 
 wire! {
-    /// A request in flight, or one that was: the entry stays with the request, which the kernel uses again and again.
-    /// So only what starts a request writes here, and finds the cache line where it left it; that it has ended says
-    /// [`InFlight::has_ended`].
+    /// A request that is or was in flight: the entry stays with the request, which the kernel reuses. Only
+    /// the programs that start a request write here, and they find the cache line where they left it.
+    /// [`InFlight::has_ended`] returns whether it has ended.
     pub struct InFlight {
-        /// Which one: the same for all that happens to it, and another for any other request in flight. 0 if the entry
-        /// was never used.
+        /// Identity of the request: the same for all its events, and different for any other request in
+        /// flight. 0 if the entry was never used.
         pub request: u64,
-        /// When it got where it is (CLOCK_MONOTONIC ns).
+        /// Time when it got to its present state (CLOCK_MONOTONIC ns).
         pub at_ns: u64,
-        /// Time it waited in queues so far, in ns; see [`WAITED`]. Of a bio that becomes no request: its bytes.
+        /// Time that it has waited in queues so far, in ns; see [`WAITED`]. For a bio of a device that makes
+        /// no requests: its bytes.
         pub waited_ns: u64,
         /// [`INSERTED`], [`ISSUED`], [`WAITED`], [`REQUEUED`], and the slot of its row.
         pub state: u32,
-        /// See [`InFlight::sealed`].
+        /// Checksum of the entry; see [`InFlight::sealed`].
         pub seal: u32,
     }
 
-    /// Requests of one device, operation and owner that completed on one CPU; of a device that makes no requests, bios.
-    /// Written only by `block_complete`, or only by `bio_complete`, on that CPU: neither interrupts itself.
+    /// Requests of one device, operation and owner that completed on one CPU; for a device that makes no
+    /// requests, bios. Written only by `block_complete`, or only by `bio_complete`, on that CPU. Neither
+    /// interrupts itself.
     pub struct BlockCount {
         /// Requests that completed, failed ones included.
         pub requests: u64,
@@ -82,9 +84,9 @@ wire! {
         pub latency_ns: u64,
         /// Longest device latency in ns.
         pub latency_max_ns: u64,
-        /// Groups of latency buckets that are not all zero, a bit each: reading skips the others.
+        /// Groups of latency buckets that are not all zero, one bit each. Reading skips the others.
         pub latency_filled: u64,
-        /// Requests that waited in a queue; the others that were seen from their start went straight to the device.
+        /// Requests that waited in a queue. The others with a known start went straight to the device.
         pub queued: u64,
         /// Sum of the queue latencies in ns.
         pub queue_ns: u64,
@@ -92,15 +94,15 @@ wire! {
         pub queue_max_ns: u64,
         /// Groups of queue buckets that are not all zero.
         pub queue_filled: u64,
-        /// Requests whose start was not seen: they are in no latency.
+        /// Requests with an unknown start: they are not in any latency.
         pub unstarted: u64,
         /// Requests that failed.
         pub errors: u64,
-        /// Requests that the device gave back at least once before it completed them.
+        /// Requests that the device requeued at least once before it completed them.
         pub requeued: u64,
-        /// Completions of a part of a request, before its last.
+        /// Completions of a part of a request, before its last part.
         pub partial: u64,
-        /// Changes whenever the row does; compared, never shown.
+        /// Number that changes whenever the row does; compared, never shown.
         pub changes: u64,
         /// Keeps a row at two cache lines.
         pub reserved: [u64; 2],
@@ -110,8 +112,9 @@ wire! {
 const _: () =
     assert!(size_of::<BlockCount>().is_multiple_of(64), "rows of two CPUs must not share a cache line");
 
-/// Operation of a request with these flags: `enum req_op`, include/linux/blk_types.h. Zone appends were 13 before Linux
-/// 5.18 and are 7 since, when the number had been that of writes of one block to many.
+/// Returns the operation of a request with these flags: `enum req_op`, include/linux/blk_types.h. Zone
+/// appends were 13 before Linux 5.18 and are 7 since. Before, 7 was the number of writes of one block to
+/// many.
 #[must_use]
 #[inline(always)]
 pub const fn operation(flags: u32) -> u32 {
@@ -125,42 +128,44 @@ pub const fn operation(flags: u32) -> u32 {
     }
 }
 
-/// [`super::IoKey::device`] of a block device (`dev_t` as the kernel holds it: 20 bits are the minor number), an
-/// operation, and how the owner is known.
+/// Returns [`super::IoKey::device`] of a block device, an operation and a basis. `dev_t` is as in the kernel:
+/// 20 bits are the minor number.
 #[must_use]
 #[inline(always)]
 pub const fn device_word(major: u32, minor: u32, operation: u32, basis: u32) -> u64 {
     ((major << 20 | minor & 0xf_ffff) as u64) | (operation as u64) << 32 | (basis as u64) << 40
 }
 
-/// Major and minor number, operation and basis of a device word.
+/// Returns the major and minor number, operation and basis of a device word.
 #[must_use]
 pub const fn of_device_word(word: u64) -> (u32, u32, u32, u32) {
     let device = word as u32;
     (device >> 20, device & 0xf_ffff, (word >> 32) as u32 & 0xff, (word >> 40) as u32 & 0xff)
 }
 
-/// The same device and operation on another basis.
+/// Returns the word of the same device and operation on another basis.
 #[must_use]
 #[inline(always)]
 pub const fn on_basis(word: u64, basis: u32) -> u64 {
     word & 0xff_ffff_ffff | (basis as u64) << 40
 }
 
-/// [`super::IoKey::owner`] of a process that began then (CLOCK_BOOTTIME ns): ids are used again, but not within a tick.
+/// Returns [`super::IoKey::owner`] of a process that began at this time (CLOCK_BOOTTIME ns). Ids are reused,
+/// but not within a tick.
 #[must_use]
 #[inline(always)]
 pub const fn process(id: u32, born_ns: u64) -> u64 {
     id as u64 | (start_tick(born_ns) as u64) << 32
 }
 
-/// Id of a process, and the tick in which it began ([`start_tick`]), from [`process`].
+/// Returns the id of a process, and the tick in which it began ([`start_tick`]), from [`process`].
 #[must_use]
 pub const fn of_process(owner: u64) -> (u32, u32) {
     (owner as u32, (owner >> 32) as u32)
 }
 
-/// First entry to look at for a request, before the table's mask. Requests lie some hundred bytes apart.
+/// Returns the first entry to search for a request, before the table's mask. Requests lie some hundred bytes
+/// apart.
 #[must_use]
 #[inline(always)]
 pub const fn hash(request: u64) -> u32 {
@@ -168,8 +173,8 @@ pub const fn hash(request: u64) -> u32 {
 }
 
 impl InFlight {
-    /// What [`InFlight::seal`] must be. Two CPUs may take the same free entry at once for two requests; every word is
-    /// then one or the other's, and the seal of a mixture is wrong.
+    /// Returns the correct value of [`InFlight::seal`]. Two CPUs may take the same free entry at once for two
+    /// requests. Every word then belongs to one or the other, and the seal of a mixture is wrong.
     #[must_use]
     #[inline(always)]
     pub const fn seal_of(&self) -> u32 {
@@ -178,35 +183,38 @@ impl InFlight {
         (mixed as u32) ^ ((mixed >> 32) as u32) ^ self.state
     }
 
-    /// Has it ended? `ended` is what the entry's row of `IN_FLIGHT_ENDED` says: the time of the last one that did.
+    /// Returns whether the request has ended. `ended` is the entry's row of `IN_FLIGHT_ENDED`: the time of
+    /// the last request that ended.
     #[must_use]
     #[inline(always)]
     pub const fn has_ended(&self, ended: u64) -> bool {
         self.at_ns == ended
     }
 
-    /// With its seal.
+    /// Returns the entry with its seal.
     #[must_use]
     #[inline(always)]
     pub const fn sealed(self) -> Self {
         Self { seal: self.seal_of(), ..self }
     }
 
-    /// Slot of its row.
+    /// Returns the slot of its row.
     #[must_use]
     #[inline(always)]
     pub const fn slot(&self) -> u32 {
         self.state & SLOT_BITS
     }
 
-    /// It entered a queue at `now_ns`, after a limit had held it back for `held_ns`.
+    /// Returns the entry of a request that entered a queue at `now_ns`, after a limit had held it back for
+    /// `held_ns`.
     #[must_use]
     #[inline(always)]
     pub const fn inserted(request: u64, slot: u32, now_ns: u64, held_ns: u64) -> Self {
         Self { request, at_ns: now_ns, waited_ns: held_ns, state: INSERTED | slot, ..Self::ZERO }.sealed()
     }
 
-    /// It went to its device at `now_ns` without waiting in a queue, but for what a limit had held it back.
+    /// Returns the entry of a request that went to its device at `now_ns` without waiting in a queue. Only a
+    /// limit had held it back, for `held_ns`.
     #[must_use]
     #[inline(always)]
     pub const fn issued_directly(request: u64, slot: u32, now_ns: u64, held_ns: u64) -> Self {
@@ -214,7 +222,7 @@ impl InFlight {
         Self { request, at_ns: now_ns, waited_ns: held_ns, state, ..Self::ZERO }.sealed()
     }
 
-    /// A bio went to a device that makes no requests of them.
+    /// Returns the entry of a bio that went to a device that makes no requests.
     #[must_use]
     #[inline(always)]
     pub const fn bio(bio: u64, slot: u32, now_ns: u64, bytes: u32) -> Self {
@@ -222,7 +230,7 @@ impl InFlight {
         Self { request: bio, at_ns: now_ns, waited_ns, state: ISSUED | slot, ..Self::ZERO }.sealed()
     }
 
-    /// It waited, and went to its device at `now_ns`.
+    /// Returns the entry of a request that waited and went to its device at `now_ns`.
     #[must_use]
     #[inline(always)]
     pub const fn issued(&self, now_ns: u64) -> Self {
@@ -231,7 +239,8 @@ impl InFlight {
         Self { at_ns: now_ns, waited_ns, state, ..*self }.sealed()
     }
 
-    /// Its device gave it back at `now_ns`: what it has waited before and what it will are one wait.
+    /// Returns the entry of a request that its device requeued at `now_ns`. Its waits before and after are
+    /// one wait.
     #[must_use]
     #[inline(always)]
     pub const fn given_back(&self, now_ns: u64) -> Self {
@@ -241,7 +250,7 @@ impl InFlight {
 }
 
 impl BlockCount {
-    /// Adds one device latency; the bucket that it belongs to.
+    /// Adds one device latency. Returns its bucket.
     #[inline(always)]
     pub const fn add_latency(&mut self, latency_ns: u64) -> u32 {
         let bucket = BLOCK.bucket_of(latency_ns);
@@ -253,7 +262,7 @@ impl BlockCount {
         bucket
     }
 
-    /// Adds one queue latency; the bucket that it belongs to.
+    /// Adds one queue latency. Returns its bucket.
     #[inline(always)]
     pub const fn add_wait(&mut self, wait_ns: u64) -> u32 {
         let bucket = BLOCK.bucket_of(wait_ns);
@@ -277,7 +286,7 @@ mod tests {
 
     #[test]
     fn operations_are_told_apart_by_the_low_byte() {
-        // A synchronous read; a write that forces the cache; a flush.
+        // A synchronous read; a write with forced unit access; a flush.
         assert_eq!([0x800, 0x2_0801, 2].map(operation), [READ, WRITE, FLUSH]);
         assert_eq!([3, 5, 9, 34, 35].map(operation), [DISCARD, DISCARD, OTHER, OTHER, OTHER]);
     }

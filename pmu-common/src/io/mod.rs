@@ -1,7 +1,8 @@
-//! What is counted of block requests and network packets, and for whom.
+//! Counts of block requests and network packets, by owner.
 //!
-//! A request's life is kept in a table of those in flight, by the request's address. It is accounted once, when it
-//! completes, in the row of its device, operation and owner on the CPU that it completes on.
+//! The state of a request is kept in a table of requests in flight, by the request's address. The request is
+//! accounted once, when it completes, in the row of its device, operation and owner on the CPU that it
+//! completes on.
 
 pub mod block;
 pub mod config;
@@ -14,43 +15,45 @@ use crate::wire;
 /// Bytes of a network interface's name (`IFNAMSIZ`).
 pub const NAME_BYTES: usize = 16;
 
-/// [`IoCpu::busy`]: requests.
+/// [`IoCpu::busy`]: accounting of requests.
 pub const REQUESTS: usize = 0;
-/// [`IoCpu::busy`]: bios.
+/// [`IoCpu::busy`]: accounting of bios.
 pub const BIOS: usize = 1;
 
-/// Slot of everything that no row of its own could be had for, whatever its device.
+/// Slot of everything without a separate row, of any device.
 pub const SLOT_OTHER: u32 = 0;
 
 wire! {
-    /// Whose row it is: a device and what was done there, and an owner.
+    /// Key of a row: a device, an operation on it, and an owner.
     pub struct IoKey {
-        /// Of a block device: see [`block::device_word`]. Of a network interface: see [`net::device_word`].
+        /// Device word. For a block device see [`block::device_word`], for a network interface
+        /// [`net::device_word`].
         pub device: u64,
-        /// Id of the cgroup, or the process (see [`block::process`]); 0 where the device word's [`Basis`](block) names none.
+        /// Id of the cgroup, or the process (see [`block::process`]); 0 where the [`Basis`](block) in the
+        /// device word gives none.
         pub owner: u64,
     }
 
     /// One row of `BLOCK_OWNERS` or `NET_OWNERS`, by slot.
     pub struct IoOwner {
-        /// Who it is. `key.device` is 0 while the slot is free: no block device has number 0 and no interface address
-        /// 0.
+        /// Identity of the owner. `key.device` is 0 while the slot is free: no block device has number 0 and
+        /// no interface address 0.
         pub key: IoKey,
-        /// Network interface: its index in its namespace.
+        /// Network interface: index in its namespace.
         pub interface: u32,
         /// Network interface: inode of its namespace, 0 if it is not known.
         pub namespace: u32,
-        /// Network interface: its name when it was first seen, zero-terminated if shorter.
+        /// Network interface: name when it was first seen, zero-terminated if shorter.
         pub name: [u8; NAME_BYTES],
     }
 
-    /// One row of the map `IO_RECENT`, by CPU and [`recent_place`]: a slot that was looked up.
+    /// One row of the map `IO_RECENT`, by CPU and [`recent_place`]: the slot of a recent lookup.
     pub struct Recent {
-        /// For whom.
+        /// Key that was looked up.
         pub key: IoKey,
-        /// The slot.
+        /// Slot that was found.
         pub slot: u32,
-        /// See [`Recent::sealed`].
+        /// Checksum of the row; see [`Recent::sealed`].
         pub seal: u32,
         /// Keeps a row at half a cache line.
         pub reserved: u64,
@@ -58,9 +61,9 @@ wire! {
 
     /// One row of the map `IO_CPUS`, by CPU.
     pub struct IoCpu {
-        /// 1 while the program that accounts requests, or bios, is at work here: see `complete`.
+        /// 1 while the program that accounts requests, or bios, runs here: see `complete`.
         pub busy: [u64; 2],
-        /// What was lost, by reason (see [`loss`]). Added to in single instructions.
+        /// Losses by reason (see [`loss`]). Added to in single instructions.
         pub losses: [u64; loss::REASONS],
         /// Keeps a row at a cache line.
         pub reserved: [u64; 1],
@@ -70,7 +73,7 @@ wire! {
 /// Rows of `IO_RECENT` per CPU; a power of two.
 pub const RECENT: u32 = 8;
 
-/// Which row of its CPU a key has in `IO_RECENT`.
+/// Returns the row of its CPU that a key has in `IO_RECENT`.
 #[must_use]
 #[inline(always)]
 pub const fn recent_place(key: &IoKey) -> u32 {
@@ -79,15 +82,15 @@ pub const fn recent_place(key: &IoKey) -> u32 {
 }
 
 impl Recent {
-    /// A slot that was looked up. Programs that interrupt each other on a CPU may write one row: the seal of a mixture
-    /// is wrong.
+    /// Returns the row of a slot that was looked up. Programs that interrupt each other on a CPU may write
+    /// one row. The seal of a mixture is wrong.
     #[must_use]
     #[inline(always)]
     pub const fn sealed(key: IoKey, slot: u32) -> Self {
         Self { key, slot, seal: Self::seal_of(&key, slot), reserved: 0 }
     }
 
-    /// The slot, if the row is whole and for this key.
+    /// Returns the slot, if the row is whole and for this key.
     #[must_use]
     #[inline(always)]
     pub const fn slot_for(&self, key: &IoKey) -> Option<u32> {
@@ -98,7 +101,7 @@ impl Recent {
     #[inline(always)]
     const fn seal_of(key: &IoKey, slot: u32) -> u32 {
         let mixed = key.device.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ key.owner;
-        // Never 0: an untouched row is for nobody.
+        // Never 0: an untouched row is not for any key.
         (mixed as u32 ^ (mixed >> 32) as u32 ^ slot.wrapping_mul(0x9e37_79b1)) | 1
     }
 }

@@ -1,19 +1,21 @@
-//! How long a limit of I/O (`io.max`) holds a bio back, before there is a request: a word for each that meets a limit.
+//! Time that a limit of I/O (`io.max`) holds a bio back, before there is a request. Each bio that is checked
+//! against a limit has one word.
 
-/// The word says how long it was held back; else since when it is.
+/// Flag of a word that holds the time held back; other words hold the start.
 const HELD: u64 = 1 << 63;
-/// Time in ns below which a bio was not held back: what passes between the check of its limit and the next thing the kernel does. Those that
-/// are held back wait for a timer, in ticks.
+/// Time in ns below which a bio was not held back: the time between the check of its limit and the kernel's
+/// next step. Bios that are held back wait for a timer, in ticks.
 pub const HELD_LEAST_NS: u64 = 100_000;
 
-/// The word of a bio whose limit is checked at `now_ns` (CLOCK_MONOTONIC).
+/// Returns the word of a bio with a limit that is checked at `now_ns` (CLOCK_MONOTONIC).
 #[must_use]
 #[inline(always)]
 pub const fn since(now_ns: u64) -> u64 {
     now_ns & !HELD
 }
 
-/// The word of a bio that goes on at `now_ns`; 0 if it was not held back, or the word is left over from another one at the same address.
+/// Returns the word of a bio that continues at `now_ns`; 0 if it was not held back, or the word is left over
+/// from another bio at the same address.
 #[must_use]
 #[inline(always)]
 pub const fn let_go(word: u64, now_ns: u64) -> u64 {
@@ -21,7 +23,7 @@ pub const fn let_go(word: u64, now_ns: u64) -> u64 {
     if word & HELD != 0 || held_ns < HELD_LEAST_NS || held_ns & HELD != 0 { 0 } else { HELD | held_ns }
 }
 
-/// How long it was held back; 0 where that is not over.
+/// Returns the time that the bio was held back; 0 while it still is.
 #[must_use]
 #[inline(always)]
 pub const fn held_ns(word: u64) -> u64 {

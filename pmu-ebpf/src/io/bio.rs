@@ -1,8 +1,8 @@
-//! Programs on bios, for devices that take them as they are and make no requests: dm, md, zram. A bio is accounted as a
-//! request that goes straight to its device. Attached only where there are such devices.
+//! Programs on bios, for devices that take them as they are and make no requests: dm, md, zram. A bio is
+//! accounted as a request that goes straight to its device. Attached only where there are such devices.
 //!
-//! Bios of other devices come by too and are left alone: their requests are what counts. So no row has two programs
-//! that write.
+//! Bios of other devices arrive here too and are skipped: their requests count. So no row has two programs
+//! that write it.
 
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use pmu_common::{
@@ -27,7 +27,7 @@ use crate::{
     tracepoint,
 };
 
-/// The bio among a tracepoint's arguments: see `start`.
+/// Reads the bio among a tracepoint's arguments: see `start`.
 macro_rules! bio {
     ($context:ident) => {
         if TYPED || config!(bio_argument) == 0 {
@@ -40,7 +40,7 @@ macro_rules! bio {
 pub(super) use bio;
 
 tracepoint! {
-    /// `trace_block_bio_queue(bio)`, block/blk-core.c: before its device gets it.
+    /// `trace_block_bio_queue(bio)`, block/blk-core.c: a bio is submitted, before its device gets it.
     bio_queue on "block_bio_queue", context => try_queue::<Way>(bio!(context))
 }
 
@@ -56,13 +56,13 @@ fn try_queue<A: Fields>(bio: Pointer) -> Option<()> {
     let slot = slot_for::<A>(bio, device_word_of::<A>(disk, operation_of::<A>(bio, bytes)));
     // SAFETY: the helper has no preconditions.
     let now_ns = unsafe { bpf_ktime_get_ns() };
-    // SAFETY: the lookup gave a live row; what another request may write at the same time the seal gives away.
+    // SAFETY: the lookup gave a live row; a concurrent write for another request is detected by the seal.
     unsafe { *entry = InFlight::bio(identity, slot, now_ns, bytes) };
     Some(())
 }
 
 tracepoint! {
-    /// `trace_block_bio_complete(queue, bio)`, block/bio.c: all of it is done, or it has failed.
+    /// `trace_block_bio_complete(queue, bio)`, block/bio.c: all of the bio is done, or it has failed.
     bio_complete on "block_bio_complete", context => alone(BIOS, |cpu| account::<Way>(context.arg(1), cpu))
 }
 
@@ -78,7 +78,7 @@ fn account<A: Fields>(bio: Pointer, cpu: u32) -> Option<()> {
         if makes_requests::<A>(disk) {
             return None;
         }
-        // How many bytes it had is not known any more.
+        // Its number of bytes is no longer known.
         slot_of_unseen(device_word_of::<A>(disk, operation_of::<A>(bio, u32::MAX)))
     };
     // SAFETY: the lookup gave a live row of this CPU, which has one writer (see `complete`).
@@ -89,7 +89,7 @@ fn account<A: Fields>(bio: Pointer, cpu: u32) -> Option<()> {
     end(count, cpu, &seen, error, now_ns)
 }
 
-/// What a bio of so many bytes does. One without any only flushes.
+/// Returns the operation of a bio of `bytes`. A bio without any only flushes.
 #[inline(always)]
 fn operation_of<A: Fields>(bio: Pointer, bytes: u32) -> u32 {
     match operation(A::u32(bio, config!(offsets.bio_flags))) {

@@ -1,4 +1,5 @@
-//! Programs on the life of cgroups that are targets: one with the path of a target that was there before is that target again.
+//! Programs on the life of cgroups that are targets. A new cgroup with the path of a former target is that
+//! target again.
 
 use super::{maps::IO_TARGETS, owner::is_named};
 use crate::{
@@ -8,7 +9,8 @@ use crate::{
 };
 
 tracepoint! {
-    /// `trace_cgroup_mkdir(cgroup, path)`, kernel/cgroup/cgroup.c: before it can be entered.
+    /// `trace_cgroup_mkdir(cgroup, path)`, kernel/cgroup/cgroup.c: a cgroup is created, before it can be
+    /// entered.
     io_cgroup_create on "cgroup_mkdir", context => try_create::<Way>(context.arg(0), context.arg(1))
 }
 
@@ -17,7 +19,7 @@ fn try_create<A: Fields>(cgroup: Pointer, path: Pointer) -> Option<()> {
     if !identity::is_v2::<A>(cgroup) || !is_named(identity::path_key(path)) {
         return None;
     }
-    // There is room: the life before took its id with it.
+    // There is room: the entry of the former cgroup's id was removed.
     IO_TARGETS.insert(identity::cgroup_id::<A>(cgroup), 0, 0).ok()
 }
 

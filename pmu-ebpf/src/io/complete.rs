@@ -1,8 +1,8 @@
 //! Program on `block_rq_complete`: accounts a request in its owner's row.
 //!
-//! A completion may come in an interrupt and find another one being accounted on its CPU, in a task or a softirq. Since
-//! Linux 6.1 the kernel does not run a tracepoint's program inside itself; before, `IoCpu::busy` has the same effect.
-//! So a row has one writer at a time, and what is left out is counted either way.
+//! A completion may come in an interrupt while another one is accounted on its CPU, in a task or a softirq.
+//! Since Linux 6.1 the kernel does not run a tracepoint's program inside itself; before, `IoCpu::busy` has
+//! the same effect. So a row has one writer at a time, and skipped completions are counted either way.
 
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use pmu_common::{
@@ -29,7 +29,8 @@ use crate::{
 };
 
 tracepoint! {
-    /// `trace_block_rq_complete(request, error, bytes)`, block/blk-mq.c: some or all of it is done, or has failed.
+    /// `trace_block_rq_complete(request, error, bytes)`, block/blk-mq.c: some or all of a request is done, or
+    /// has failed.
     block_complete on "block_rq_complete", context => alone(REQUESTS, |cpu| account::<Way>(&Completion {
         request: context.arg(0),
         error: context.arg::<u64>(1) as u32,
@@ -37,25 +38,25 @@ tracepoint! {
     }, cpu))
 }
 
-/// How far is it?
+/// Progress of a request.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Progress {
-    /// A part of it is done.
+    /// A part of the request is done.
     Partial,
-    /// All of it is done, or has failed.
+    /// The whole request is done, or has failed.
     Ended,
 }
 
-/// What a completion says.
+/// Arguments of a completion.
 struct Completion {
     request: Pointer,
-    /// 0 if all went well.
+    /// Error status, 0 on success.
     error: u32,
     bytes: u32,
 }
 
-/// Runs on this CPU unless it is at work here already, on `what`: [`REQUESTS`] or bios. The kernel may see to
-/// that itself.
+/// Runs `run` with this CPU, unless the same accounting already runs here; `what` is [`REQUESTS`] or bios.
+/// The kernel may ensure that itself.
 #[inline(always)]
 pub(crate) fn alone(what: usize, run: impl FnOnce(u32) -> Option<()>) -> Option<()> {
     let cpu = this_cpu();
@@ -75,8 +76,8 @@ pub(crate) fn alone(what: usize, run: impl FnOnce(u32) -> Option<()>) -> Option<
     // SAFETY: as above.
     unsafe { busy.write_volatile(1) };
     let done = run(cpu);
-    // The compiler must not move a row's store to where another completion may already be at work: it cannot see what
-    // is done with a pointer that went through here.
+    // The compiler must not move a row's store past this write, where another completion may already run. It
+    // cannot track a pointer that went through `opaque`.
     let busy = opaque(busy as u64) as *mut u64;
     // SAFETY: as above.
     unsafe { busy.write_volatile(0) };
@@ -97,7 +98,7 @@ fn account<A: Fields>(completion: &Completion, cpu: u32) -> Option<()> {
     let slot = if is_known(&seen) {
         seen.slot()
     } else if completion.bytes == 0 && operation_of::<A>(request) != FLUSH {
-        // A write with a flush before it completes once more when the flush is done, with nothing left to do.
+        // A write with a flush completes once more when the flush is done, with nothing left to do.
         return None;
     } else {
         slot_of_unseen(device_of::<A>(request))
@@ -114,7 +115,7 @@ fn account<A: Fields>(completion: &Completion, cpu: u32) -> Option<()> {
     }
 }
 
-/// Accounts the end of a request or bio in its row, but for its bytes.
+/// Accounts the end of a request or bio in its row, except its bytes.
 #[inline(always)]
 pub(crate) fn end(count: &mut BlockCount, cpu: u32, seen: &InFlight, error: u32, now_ns: u64) -> Option<()> {
     count.changes += 1;
@@ -129,14 +130,15 @@ pub(crate) fn end(count: &mut BlockCount, cpu: u32, seen: &InFlight, error: u32,
     account_times(seen, count, cpu, now_ns)
 }
 
-/// Was the request's start seen?
+/// Returns whether the request's start was seen.
 #[inline(always)]
 pub(crate) const fn is_known(seen: &InFlight) -> bool {
     seen.request != 0
 }
 
-/// What is known of the request's start, or an entry that is free: an `Option` would leave its bytes unwritten where there is
-/// none, which verifiers before Linux 5.12 do not let anyone copy. It is forgotten when the request has ended.
+/// Returns the state of the request since its start, or a free entry. An `Option` would leave its bytes
+/// unwritten where there is none, and verifiers before Linux 5.12 do not allow copying those. The state is
+/// dropped when the request has ended.
 #[inline(always)]
 pub(crate) fn seen(identity: u64, progress: Progress) -> InFlight {
     let Some((place, entry)) = find(identity) else { return InFlight::ZERO };
@@ -183,7 +185,7 @@ fn bump(histogram: u32, bucket: u32) -> Option<()> {
     if config!(lanes) < config!(cpus) {
         add_u32(bucket, 1);
     } else {
-        // SAFETY: see above. A lane of its own has one writer, like the row.
+        // SAFETY: see above. A lane that is not shared has one writer, like the row.
         let count = unsafe { *bucket };
         // SAFETY: as above.
         unsafe { *bucket = count.wrapping_add(1) };

@@ -1,5 +1,6 @@
-//! Limits of I/O (`io.max`): how long they hold bios back. The kernel checks a bio's limit, and keeps one that is above it, before
-//! `block_bio_queue` and before there is a request (block/blk-core.c, `submit_bio_noacct`). Attached only where a cgroup has such a limit.
+//! Limits of I/O (`io.max`): the time that they hold bios back. The kernel checks a bio's limit, and holds
+//! back a bio above it, before `block_bio_queue` and before there is a request (block/blk-core.c,
+//! `submit_bio_noacct`). Attached only where a cgroup has such a limit.
 
 use aya_ebpf::{helpers::bpf_ktime_get_ns, macros::fentry, programs::FEntryContext};
 use pmu_common::io::throttle::{held_ns, let_go, since};
@@ -20,7 +21,8 @@ use crate::{
 /// `BIO_THROTTLED` (include/linux/blk_types.h, before Linux 5.19).
 const THROTTLED: u32 = 1 << 7;
 
-/// `__blk_throtl_bio(bio)`, block/blk-throttle.c; before Linux 5.19 `blk_throtl_bio(bio)`, which sees a bio that it held back once more.
+/// Program on `__blk_throtl_bio(bio)`, block/blk-throttle.c; before Linux 5.19 on `blk_throtl_bio(bio)`,
+/// which sees a bio that it held back once more.
 #[fentry(function = "__blk_throtl_bio")]
 #[expect(clippy::needless_pass_by_value, reason = "the macro hands over the context")]
 pub(crate) fn bio_limit(context: FEntryContext) -> i32 {
@@ -35,10 +37,10 @@ fn check(bio: Pointer) -> Option<()> {
     }
     // SAFETY: the helper has no preconditions.
     let now_ns = unsafe { bpf_ktime_get_ns() };
-    // The oldest gives way: it fails only where two CPUs write the same one.
+    // The oldest entry is evicted: the insertion fails only where two CPUs write the same one.
     let _ = HELD.insert(identity(bio), since(now_ns), 0);
     let limited = LIMITED.get_ptr_mut(0)?;
-    // Any number but 0 says that there is something to look up: two CPUs at once may count one.
+    // Any number but 0 means that there is an entry to look up: two concurrent CPUs may count one.
     // SAFETY: the lookup gave a live row.
     let before = unsafe { *limited };
     // SAFETY: as above; it is written by words.
@@ -47,7 +49,7 @@ fn check(bio: Pointer) -> Option<()> {
 }
 
 tracepoint! {
-    /// `trace_block_bio_queue(bio)`, block/blk-core.c: it is not held back any more.
+    /// `trace_block_bio_queue(bio)`, block/blk-core.c: the bio is no longer held back.
     bio_go on "block_bio_queue", context => go_on(bio!(context))
 }
 
@@ -71,7 +73,7 @@ fn go_on(bio: Pointer) -> Option<()> {
     Some(())
 }
 
-/// How long a limit held back the bio that a request is made of, in ns; asked once.
+/// Returns the time that a limit held back the bio of a request, in ns. It can be read once.
 #[inline(always)]
 pub(crate) fn held_back_ns<A: Fields>(request: Pointer) -> u64 {
     if config!(times_throttling) == 0 {
@@ -96,7 +98,7 @@ fn of_request<A: Fields>(request: Pointer) -> Option<u64> {
     Some(held_ns(word))
 }
 
-/// Has any bio come by a limit?
+/// Returns whether any bio has passed a limit.
 #[inline(always)]
 fn has_any() -> Option<bool> {
     // SAFETY: the lookup gave the live row, which is written by words.

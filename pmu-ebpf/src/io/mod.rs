@@ -1,4 +1,4 @@
-//! Block requests and packets: who they belong to, how long they take.
+//! Block requests and packets: their owners and their latencies.
 
 mod bio;
 mod cgroup;

@@ -1,9 +1,10 @@
-//! The owner of a request, and whether it is wanted.
+//! Owner of a request, and whether it is wanted.
 //!
-//! A request carries the cgroup that its I/O is controlled in: of the task that submitted it, or, in writeback, of the
-//! one that dirtied the pages. That cgroup is as fine as the `io` controller is enabled, and none that counts where the
-//! controller is a v1 one. So a user task that submits a request of its own I/O cgroup owns it, with all that is known
-//! of a task; if the two differ, or a kernel thread submits it, only what the request carries is believed.
+//! A request carries the cgroup that controls its I/O: that of the task that submitted it, or, in writeback,
+//! of the task that dirtied the pages. That cgroup is as fine as the `io` controller is enabled, and does not
+//! count where the controller is a v1 one. So a user task that submits a request with its own I/O cgroup owns
+//! it, with all data of a task. If the two differ, or a kernel thread submits it, only the cgroup that the
+//! request carries is used.
 
 use pmu_common::{
     config::{ABSENT, BY_PROCESS, FILTER_CGROUPS, FILTER_PROCESSES},
@@ -17,22 +18,22 @@ use crate::{
     identity,
 };
 
-/// Generations of processes, and levels of cgroups, that are searched for a target.
+/// Largest number of generations of processes, and levels of cgroups, that are searched for a target.
 const GENERATIONS_MAX: u32 = 32;
-/// `PF_KTHREAD`, include/linux/sched.h.
+/// Flag `PF_KTHREAD`, include/linux/sched.h.
 const KERNEL_THREAD: u32 = 0x0020_0000;
 
-/// An owner.
+/// Owner of a request.
 pub(crate) struct Whose {
-    /// How it is known: `pmu_common::io::block::BY_TASK` and the others.
+    /// Basis of the owner: `pmu_common::io::block::BY_TASK` and the others.
     pub(crate) basis: u32,
     /// Process or cgroup; 0 if none is known.
     pub(crate) id: u64,
-    /// Its cgroup, if `id` is not 0 and cgroups matter.
+    /// Cgroup of the owner, if `id` is not 0 and cgroups matter.
     pub(crate) cgroup: Pointer,
 }
 
-/// Owner of a bio, or of a request made of it, that `task` submits. A request may have none.
+/// Returns the owner of a bio, or of a request made of it, that `task` submits. A request may have no bio.
 #[inline(always)]
 pub(crate) fn whose<A: Fields>(bio: Pointer, task: Pointer) -> Whose {
     let carried = carried::<A>(bio);
@@ -47,7 +48,8 @@ pub(crate) fn whose<A: Fields>(bio: Pointer, task: Pointer) -> Whose {
             return Whose { basis: BY_TASK, id, cgroup };
         }
     }
-    // The first cgroup is that of whoever has none of his own: the kernel, and everyone without the controller.
+    // The first cgroup is that of tasks without a separate one: the kernel, and all tasks without the
+    // controller.
     if !carried.is_null() && !A::pointer(carried, config!(offsets.blkcg_parent)).is_null() {
         let cgroup = A::pointer(carried, config!(offsets.blkcg_cgroup));
         if identity::is_v2::<A>(cgroup) {
@@ -57,21 +59,22 @@ pub(crate) fn whose<A: Fields>(bio: Pointer, task: Pointer) -> Whose {
     Whose { basis: BY_KERNEL, id: 0, cgroup: core::ptr::null() }
 }
 
-/// Identity of the task's process.
+/// Returns the identity of the task's process.
 #[inline(always)]
 fn process_key<A: Fields>(task: Pointer) -> u64 {
     let born_ns = A::u64(leader_of::<A>(task), config!(offsets.task_start_boottime));
     process(identity::process_led::<A>(task, || leader_of::<A>(task)), born_ns)
 }
 
-/// The first thread of the task's process. Every request leads there, so by type where types are known: see [`Probed`].
+/// Returns the first thread of the task's process. Every request leads there, so by type where types are
+/// known: see [`Probed`].
 #[inline(always)]
 fn leader_of<A: Fields>(task: Pointer) -> Pointer {
     A::pointer(task, config!(offsets.task_group_leader))
 }
 
-/// The I/O cgroup (`struct blkcg`, which begins with its state in the cgroup) that a bio carries; null if it carries
-/// none.
+/// Returns the I/O cgroup (`struct blkcg`, which begins with its state in the cgroup) that a bio carries;
+/// null if it carries none.
 #[inline(always)]
 fn carried<A: Fields>(bio: Pointer) -> Pointer {
     if config!(offsets.bio_group) == ABSENT || bio.is_null() {
@@ -81,15 +84,15 @@ fn carried<A: Fields>(bio: Pointer) -> Pointer {
     if group.is_null() { group } else { A::pointer(group, config!(offsets.group_blkcg)) }
 }
 
-/// Is a process or cgroup a target itself? Asked once an owner, when it is first seen.
+/// Returns whether a process or cgroup is a target itself. Called once per owner, when it is first seen.
 #[inline(always)]
 pub(crate) fn is_named(id: u64) -> bool {
     // SAFETY: nothing of the value is kept.
     unsafe { IO_TARGETS.get(id) }.is_some()
 }
 
-/// Is the owner of a request wanted? Where processes are the targets, one that only its cgroup is known of may be
-/// theirs.
+/// Returns whether the owner of a request is wanted. Where processes are the targets, a request with only a
+/// known cgroup may be theirs.
 #[inline(always)]
 pub(crate) fn wants(whose: &Whose, task: Pointer) -> bool {
     match (config!(filter), whose.basis) {
@@ -105,7 +108,7 @@ pub(crate) fn wants(whose: &Whose, task: Pointer) -> bool {
     }
 }
 
-/// Is it a target, or below one? By address: typed loads do not lead up to a parent's struct.
+/// Returns whether it is a target, or below one. By address: typed loads do not lead up to a parent's struct.
 #[inline(always)]
 fn is_below(start: Pointer, look: impl Fn(Pointer) -> (u64, Pointer)) -> bool {
     let mut at = start;
@@ -114,7 +117,7 @@ fn is_below(start: Pointer, look: impl Fn(Pointer) -> (u64, Pointer)) -> bool {
         if is_named(id) {
             return true;
         }
-        // The first process is its own ancestor, and above the first cgroup is none.
+        // The first process is its own ancestor, and the first cgroup has no parent.
         if config!(descend) == 0 || parent.is_null() || id <= 1 {
             return false;
         }

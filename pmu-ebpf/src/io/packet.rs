@@ -1,7 +1,7 @@
-//! Programs on packets of sockets, attached to the first cgroup, where every socket's packets come by: what it receives
-//! before it is delivered, what it sends before the device gets it. They let every packet pass.
+//! Programs on packets of sockets, attached to the first cgroup, where every socket's packets pass: received
+//! packets before delivery, sent packets before the device gets them. They let every packet pass.
 //!
-//! A socket belongs to the cgroup that its task was in when it was made, and stays there.
+//! A socket belongs to the cgroup of its task when it was created, and stays there.
 
 use aya_ebpf::{
     helpers::generated::{bpf_skb_ancestor_cgroup_id, bpf_skb_cgroup_id},
@@ -28,19 +28,20 @@ use crate::{
     intrinsics::add,
 };
 
-/// The verdict that lets a packet pass.
+/// Verdict that lets a packet pass.
 const PASS: i32 = 1;
 
-/// Levels of cgroups that are searched for a target.
+/// Largest number of levels of cgroups that are searched for a target.
 const LEVELS_MAX: i32 = 16;
 
-/// `ETH_P_IP` and `ETH_P_IPV6`, include/uapi/linux/if_ether.h, and where their headers say what follows.
+/// Protocols `ETH_P_IP` and `ETH_P_IPV6`, include/uapi/linux/if_ether.h, and the offset of the next protocol
+/// in their headers.
 const IP: (u16, usize) = (0x0800, 9);
 const IPV6: (u16, usize) = (0x86dd, 6);
 
 const SLOTS: Slots = Slots { of: &NET_SLOT_OF, free: &NET_FREE, owners: &NET_OWNERS };
 
-/// On every packet that a socket receives.
+/// Program on every packet that a socket receives.
 #[cgroup_skb(ingress)]
 #[expect(clippy::needless_pass_by_value, reason = "the macro hands over the context")]
 pub(crate) fn net_receive(context: SkBuffContext) -> i32 {
@@ -48,7 +49,7 @@ pub(crate) fn net_receive(context: SkBuffContext) -> i32 {
     PASS
 }
 
-/// On every packet that a socket sends.
+/// Program on every packet that a socket sends.
 #[cgroup_skb(egress)]
 #[expect(clippy::needless_pass_by_value, reason = "the macro hands over the context")]
 pub(crate) fn net_send(context: SkBuffContext) -> i32 {
@@ -64,7 +65,7 @@ fn count(context: &SkBuffContext, direction: usize) -> Option<()> {
     let packets = unsafe { &raw mut (*count).packets }.cast::<u64>();
     // SAFETY: as above.
     let bytes = unsafe { &raw mut (*count).bytes }.cast::<u64>();
-    // One arm per protocol: the verifier wants constant indices.
+    // One arm per protocol: the verifier requires constant indices.
     let place = match protocol(context) {
         net::TCP => direction * net::PROTOCOLS + net::TCP,
         net::UDP => direction * net::PROTOCOLS + net::UDP,
@@ -75,10 +76,10 @@ fn count(context: &SkBuffContext, direction: usize) -> Option<()> {
     Some(())
 }
 
-/// What the packet's IP header says that follows it.
+/// Returns the next protocol in the packet's IP header.
 #[inline(always)]
 fn protocol(context: &SkBuffContext) -> usize {
-    // SAFETY: the verifier knows the context's fields.
+    // SAFETY: the verifier checks the context's fields.
     let kind = u16::from_be(unsafe { (*context.skb.skb).protocol } as u16);
     let (_, place) = if kind == IP.0 { IP } else { IPV6 };
     if kind != IP.0 && kind != IPV6.0 {
@@ -92,9 +93,9 @@ fn slot_of(context: &SkBuffContext) -> u32 {
     let packet = context.skb.skb;
     // SAFETY: the context is the helper's own.
     let cgroup = unsafe { bpf_skb_cgroup_id(packet) };
-    // SAFETY: the verifier knows the context's fields.
+    // SAFETY: the verifier checks the context's fields.
     let index = unsafe { (*packet).ifindex };
-    // The context is the kernel's own struct, of which the verifier shows only a part.
+    // The context is the kernel's own struct; the verifier allows only a part of it.
     let interface = Probed::pointer(packet.cast_const().cast(), config!(offsets.packet_interface));
     let key = IoKey { device: device_word(interface as u64, index), owner: cgroup };
     if let Some(slot) = SLOTS.known(&key) {
@@ -112,7 +113,7 @@ fn slot_of(context: &SkBuffContext) -> u32 {
     })
 }
 
-/// Is the cgroup a target, or below one?
+/// Returns whether the cgroup is a target, or below one.
 #[inline(always)]
 fn wants(context: &SkBuffContext, cgroup: u64) -> bool {
     if is_named(cgroup) {
@@ -134,7 +135,8 @@ fn wants(context: &SkBuffContext, cgroup: u64) -> bool {
     false
 }
 
-/// Which interface is it? Its index says so only within its namespace, and both may be gone before user space asks.
+/// Writes the interface into an owner's row. Its index is unique only within its namespace, and both may be
+/// gone before user space reads them.
 #[inline(always)]
 fn describe(owner: *mut IoOwner, interface: Pointer, index: u32) {
     let namespace = if config!(offsets.interface_namespace) == ABSENT {
@@ -144,7 +146,7 @@ fn describe(owner: *mut IoOwner, interface: Pointer, index: u32) {
         Probed::u32(namespace, config!(offsets.namespace_inode))
     };
     let name = Probed::read::<[u8; NAME_BYTES]>(interface, config!(offsets.interface_name));
-    // SAFETY: `owner` is a live row that nobody else writes until it is published.
+    // SAFETY: `owner` is a live row with one writer until it is published.
     let owner = unsafe { &mut *owner };
     owner.interface = index;
     owner.namespace = namespace;

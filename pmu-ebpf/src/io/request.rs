@@ -1,4 +1,4 @@
-//! What the kernel knows of a request, and the table of those in flight.
+//! Kernel data of a request, and the table of requests in flight.
 
 use aya_ebpf::helpers::bpf_get_current_comm;
 use pmu_common::{
@@ -28,8 +28,8 @@ use crate::{
 
 const SLOTS: Slots = Slots { of: &BLOCK_SLOT_OF, free: &BLOCK_FREE, owners: &BLOCK_OWNERS };
 
-/// A number for the request that no other has while it lives. Its address, but for typed programs as a distance: the
-/// verifier makes a plain number of the difference of two pointers, and of nothing else.
+/// Returns a number for the request that is unique while the request lives. It is the address, or for typed
+/// programs a distance: the verifier makes a plain number only of the difference of two pointers.
 #[inline(always)]
 pub(crate) fn identity(request: Pointer) -> u64 {
     let distance =
@@ -38,7 +38,7 @@ pub(crate) fn identity(request: Pointer) -> u64 {
     opaque(distance)
 }
 
-/// The request's entry in the table of those in flight, and its place there.
+/// Returns the request's entry in the table of requests in flight, and its place there.
 #[inline(always)]
 pub(crate) fn find(identity: u64) -> Option<(u32, *mut InFlight)> {
     for probe in 0..PROBES {
@@ -52,7 +52,7 @@ pub(crate) fn find(identity: u64) -> Option<(u32, *mut InFlight)> {
     None
 }
 
-/// The request's entry, or one for it that no request in flight has.
+/// Returns the request's entry, or a free one that no request in flight uses.
 #[inline(always)]
 pub(crate) fn find_or_free(identity: u64) -> Option<*mut InFlight> {
     if let Some((_, entry)) = find(identity) {
@@ -75,7 +75,7 @@ pub(crate) fn find_or_free(identity: u64) -> Option<*mut InFlight> {
     None
 }
 
-/// Which of an entry's requests was the last to end.
+/// Returns the word of the last request of an entry to end.
 #[inline(always)]
 pub(crate) fn ended(place: u32) -> Option<*mut u64> {
     IN_FLIGHT_ENDED.get_ptr_mut(place)
@@ -86,13 +86,13 @@ fn place(identity: u64, probe: u32) -> u32 {
     hash(identity).wrapping_add(probe) & config!(in_flight_mask)
 }
 
-/// Operation of a request.
+/// Returns the operation of a request.
 #[inline(always)]
 pub(crate) fn operation_of<A: Fields>(request: Pointer) -> u32 {
     operation(A::u32(request, config!(offsets.request_flags)))
 }
 
-/// Device and operation of a request, on a basis that is none yet.
+/// Returns the device and operation of a request, without a basis.
 #[inline(always)]
 pub(crate) fn device_of<A: Fields>(request: Pointer) -> u64 {
     let disk = if config!(offsets.request_disk) == ABSENT {
@@ -104,7 +104,7 @@ pub(crate) fn device_of<A: Fields>(request: Pointer) -> u64 {
     device_word_of::<A>(disk, operation_of::<A>(request))
 }
 
-/// The same of a disk.
+/// Returns the same for a disk.
 #[inline(always)]
 pub(crate) fn device_word_of<A: Fields>(disk: Pointer, operation: u32) -> u64 {
     let major = A::u32(disk, config!(offsets.disk_major));
@@ -112,13 +112,13 @@ pub(crate) fn device_word_of<A: Fields>(disk: Pointer, operation: u32) -> u64 {
     device_word(major, minor, operation, 0)
 }
 
-/// Slot of the row of a request that is being submitted.
+/// Returns the slot of the row of a request that is being submitted.
 #[inline(always)]
 pub(crate) fn slot_of<A: Fields>(request: Pointer) -> u32 {
     slot_for::<A>(A::pointer(request, config!(offsets.request_bio)), device_of::<A>(request))
 }
 
-/// Slot of the row of a bio, or of a request made of it, that is being submitted to a device.
+/// Returns the slot of the row of a bio, or of a request made of it, that is being submitted to a device.
 #[inline(always)]
 pub(crate) fn slot_for<A: Fields>(bio: Pointer, device: u64) -> u32 {
     let task = A::current();
@@ -131,12 +131,12 @@ pub(crate) fn slot_for<A: Fields>(bio: Pointer, device: u64) -> u32 {
         return slot;
     }
     let slot = SLOTS.known(&key).unwrap_or_else(|| new_slot(&key, &whose, task));
-    // SAFETY: as above; what another program may write at the same time the seal gives away.
+    // SAFETY: as above; a concurrent write by another program is detected by the seal.
     unsafe { *recent = Recent::sealed(key, slot) };
     slot
 }
 
-/// Slot of an owner that is seen for the first time.
+/// Returns the slot of an owner that is seen for the first time.
 #[inline(always)]
 fn new_slot(key: &IoKey, whose: &Whose, task: Pointer) -> u32 {
     if config!(filter) != FILTER_NONE && !owner::wants(whose, task) {
@@ -151,25 +151,25 @@ fn new_slot(key: &IoKey, whose: &Whose, task: Pointer) -> u32 {
     }
 }
 
-/// Names the process that submits a request; cgroups have names in user space.
+/// Writes the name of the process that submits a request. Cgroups have names in user space.
 #[inline(always)]
 fn name(owner: *mut IoOwner) {
     if config!(by) == BY_PROCESS
         && let Ok(name) = bpf_get_current_comm()
     {
-        // SAFETY: `owner` is a live row that nobody else writes until it is published.
+        // SAFETY: `owner` is a live row with one writer until it is published.
         unsafe { (*owner).name = name };
     }
 }
 
-/// Slot of the row of a device's requests whose start was not seen.
+/// Returns the slot of the row for a device's requests without a known start.
 #[inline(always)]
 pub(crate) fn slot_of_unseen(device: u64) -> u32 {
     let key = IoKey { device: on_basis(device, BY_NOBODY_SEEN), owner: 0 };
     SLOTS.known(&key).unwrap_or_else(|| common(&key, BY_NOBODY_SEEN))
 }
 
-/// Slot of a device's common row.
+/// Returns the slot of a device's common row.
 #[inline(always)]
 fn common(key: &IoKey, basis: u32) -> u32 {
     let common = IoKey { device: on_basis(key.device, basis), owner: 0 };

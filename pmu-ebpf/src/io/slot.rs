@@ -1,4 +1,4 @@
-//! Slots: which row counts for a device, what is done there, and an owner.
+//! Slots: rows that count for a device, an operation on it, and an owner.
 
 use aya_ebpf::{
     bindings::BPF_NOEXIST,
@@ -8,7 +8,7 @@ use pmu_common::io::{IoKey, IoOwner, SLOT_OTHER, loss};
 
 use crate::cpu::lose;
 
-/// The maps of one kind of rows.
+/// Maps of one kind of rows.
 pub(crate) struct Slots {
     pub(crate) of: &'static HashMap<IoKey, u32>,
     pub(crate) free: &'static Stack<u32>,
@@ -16,15 +16,17 @@ pub(crate) struct Slots {
 }
 
 impl Slots {
-    /// Slot of a key that has been seen before.
+    /// Returns the slot of a key that has been seen before.
     #[inline(always)]
     pub(crate) fn known(&self, key: &IoKey) -> Option<u32> {
-        // SAFETY: the value is copied at once. User space removes keys of owners who are gone; where that happens at this very
-        // moment, the entry may be another key's, and what is remembered of it is cleared before the slot is used again.
+        // SAFETY: the value is copied at once. User space removes the keys of owners that are gone. If that
+        // happens at this very moment, the entry may be another key's. Its state is cleared before the slot
+        // is used again.
         unsafe { self.of.get(key) }.copied()
     }
 
-    /// Gives `key` a slot below `limit`, unless there is none. `describe` fills the row before anyone can find it.
+    /// Gives `key` a slot below `limit`, unless there is none. `describe` fills the row before it is
+    /// published.
     #[inline(always)]
     pub(crate) fn allocate(
         &self,
@@ -41,7 +43,7 @@ impl Slots {
         describe(owner);
         // SAFETY: the lookup gave a live row.
         unsafe { (*owner).key.owner = key.owner };
-        // SAFETY: as above; the device goes in last, because it is what says that the slot is in use.
+        // SAFETY: as above; the device is written last, because it marks the slot as used.
         unsafe { (*owner).key.device = key.device };
         if self.of.insert(key, slot, u64::from(BPF_NOEXIST)).is_ok() {
             return Some(slot);
@@ -57,7 +59,7 @@ impl Slots {
         known
     }
 
-    /// Slot of a row that several owners share; `key` counts there from now on.
+    /// Returns the slot of a row that several owners share; `key` counts there from now on.
     #[inline(always)]
     pub(crate) fn share(&self, key: &IoKey, common: &IoKey, describe: impl FnOnce(*mut IoOwner)) -> u32 {
         let slot = self.known(common).or_else(|| self.allocate(common, u32::MAX, describe));
@@ -70,7 +72,7 @@ impl Slots {
 
     #[inline(always)]
     fn give_back(&self, slot: u32) {
-        // There is room: the slot was taken out a moment ago.
+        // There is room: the slot was popped a moment ago.
         let _ = self.free.push(slot, 0);
     }
 }

@@ -1,5 +1,5 @@
-//! Programs on what happens to a request before it completes: it enters a queue, goes to its device, is given back, or
-//! becomes part of another one. They write the table of requests in flight and nothing else.
+//! Programs on the events of a request before it completes: it enters a queue, goes to its device, is
+//! requeued, or is merged into another one. They write only the table of requests in flight.
 
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use pmu_common::io::block::{INSERTED, ISSUED, InFlight};
@@ -16,9 +16,9 @@ use crate::{
     tracepoint,
 };
 
-/// The request among a tracepoint's arguments. Before Linux 5.11 the queue came first; typed programs do not run there.
-/// A program that could read an argument too many is not attached, so each is read where the verifier sees that it is
-/// there.
+/// Reads the request among a tracepoint's arguments. Before Linux 5.11 the queue came first; typed programs
+/// do not run there. A program that may read an argument too many is not attached, so each argument is read
+/// where the verifier sees that it exists.
 macro_rules! request {
     ($context:ident) => {
         if TYPED || config!(request_argument) == 0 {
@@ -30,7 +30,7 @@ macro_rules! request {
 }
 
 tracepoint! {
-    /// `trace_block_rq_insert(request)`, block/blk-mq.c and the schedulers: it waits.
+    /// `trace_block_rq_insert(request)`, block/blk-mq.c and the schedulers: the request waits.
     block_insert on "block_rq_insert", context => try_insert::<Way>(request!(context))
 }
 
@@ -40,13 +40,13 @@ fn try_insert<A: Fields>(request: Pointer) -> Option<()> {
     let entry = find_or_free(identity)?;
     let held_ns = held_back_ns::<A>(request);
     let inserted = InFlight::inserted(identity, slot_of::<A>(request), now_ns(), held_ns);
-    // SAFETY: the lookup gave a live row; what another request may write at the same time the seal gives away.
+    // SAFETY: the lookup gave a live row; a concurrent write for another request is detected by the seal.
     unsafe { *entry = inserted };
     Some(())
 }
 
 tracepoint! {
-    /// `trace_block_rq_issue(request)`, block/blk-mq.c: the device gets it.
+    /// `trace_block_rq_issue(request)`, block/blk-mq.c: the device gets the request.
     block_issue on "block_rq_issue", context => try_issue::<Way>(request!(context))
 }
 
@@ -68,8 +68,8 @@ fn try_issue<A: Fields>(request: Pointer) -> Option<()> {
     Some(())
 }
 
-/// Does an entry say since when this request waits? Not if it is left over from an earlier use of the request, whose
-/// end was missed: that began before this one was allocated.
+/// Returns whether an entry holds the start of this request's wait. It does not if it is left over from an
+/// earlier use of the request with a missed end: that began before this one was allocated.
 #[inline(always)]
 fn waits<A: Fields>(request: Pointer, entry: &InFlight) -> bool {
     entry.state & INSERTED != 0
@@ -78,7 +78,8 @@ fn waits<A: Fields>(request: Pointer, entry: &InFlight) -> bool {
 }
 
 tracepoint! {
-    /// `trace_block_rq_requeue(request)`, block/blk-mq.c: the device gives it back, to have it again later.
+    /// `trace_block_rq_requeue(request)`, block/blk-mq.c: the device returns the request, to get it again
+    /// later.
     block_requeue on "block_rq_requeue", context => try_requeue(request!(context))
 }
 
@@ -95,7 +96,7 @@ fn try_requeue(request: Pointer) -> Option<()> {
 }
 
 tracepoint! {
-    /// `trace_block_rq_merge(request)`, block/blk-merge.c: another request takes over what it had to do.
+    /// `trace_block_rq_merge(request)`, block/blk-merge.c: the request is merged into another one.
     block_merge on "block_rq_merge", context => try_merge(request!(context))
 }
 

@@ -1,7 +1,8 @@
-//! Where fields are in this kernel: a reader of its BTF (Documentation/bpf/btf.rst).
+//! Offsets of fields in this kernel: a reader of its BTF (Documentation/bpf/btf.rst).
 //!
-//! Rust has no relocatable field accesses for BPF, and aya does not show members, so the offsets are looked up here
-//! and handed to the programs as read-only settings. One pass over the types; only the structs asked for are kept.
+//! Rust has no relocatable field accesses for BPF, and aya does not expose members. So the offsets are looked
+//! up here and passed to the programs as read-only settings. It takes one pass over the types, and keeps only
+//! the requested structs.
 
 mod attachable;
 mod bytes;
@@ -15,7 +16,7 @@ use std::{collections::HashMap, path::Path};
 pub use self::{attachable::Attachable, error::BtfError};
 use self::{attachable::is_attachable, bytes::Bytes};
 
-/// Where the running kernel's types are.
+/// Path of the running kernel's types.
 pub const KERNEL_BTF: &str = "sys/kernel/btf/vmlinux";
 
 /// Kinds of types (include/uapi/linux/btf.h).
@@ -36,18 +37,19 @@ const KIND_DECL_TAG: u32 = 17;
 const KIND_TYPE_TAG: u32 = 18;
 const KIND_ENUM64: u32 = 19;
 
-/// Header (struct btf_header): magic, version, flags, its length, then offset and length of types and of strings.
+/// Header (struct btf_header): magic, version, flags, its length, then offset and length of types and of
+/// strings.
 const MAGIC: u16 = 0xeb9f;
 const HEADER_BYTES: usize = 24;
-/// Bytes of a type without what follows it: members, values, parameters (struct btf_type).
+/// Bytes of a type without its tail: members, values, parameters (struct btf_type).
 const TYPE_BYTES: usize = 12;
 
-/// A kernel's types take 5 MB.
+/// Largest size that is read. A kernel's types take 5 MB.
 const BYTES_MAX: u64 = 64 << 20;
-/// Members that are looked at for one offset: a struct may be in itself without a name.
+/// Members that are searched for one offset: a struct may contain itself without a name.
 const MEMBERS_MAX: u32 = 100_000;
 
-/// Structs that somebody asks for: a kernel has ten thousand.
+/// Structs that are looked up. A kernel has ten thousand.
 const STRUCTS: [&str; 29] = [
     "task_struct",
     "mm_struct",
@@ -79,29 +81,29 @@ const STRUCTS: [&str; 29] = [
     "upid",
     "pid_namespace",
 ];
-/// Tracepoints that are asked for: that which programs are tried on, that of timers, and those of block requests and
-/// bios.
+/// Tracepoints that are looked up: the one that programs are tested on, that of timers, and those of block
+/// requests and bios.
 const TRACEPOINTS: [&str; 4] = [SWITCH, EXPIRE, ISSUE, BIO];
 const SWITCH: &str = "btf_trace_sched_switch";
 const EXPIRE: &str = "btf_trace_hrtimer_expire_entry";
 const ISSUE: &str = "btf_trace_block_rq_issue";
 const BIO: &str = "btf_trace_block_bio_queue";
-/// What the kernel calls where it does not run a tracepoint's program because it is at work on that CPU already: it came
-/// with that rule (Linux 6.1, kernel/bpf/trampoline.c).
+/// Function that the kernel calls where it does not run a tracepoint's program because it already runs on
+/// that CPU. It came with that rule (Linux 6.1, kernel/bpf/trampoline.c).
 const MISSES: &str = "bpf_prog_inc_misses_counter";
-/// The enumeration of cgroup controllers.
+/// Enumeration of the cgroup controllers.
 const CONTROLLERS: &str = "cgroup_subsys_id";
 
-/// The types of a kernel.
+/// Types of a kernel.
 #[derive(Debug)]
 pub struct Btf {
     bytes: Bytes,
     strings: usize,
-    /// Where each type is, by id.
+    /// Offset of each type, by id.
     types: Vec<u32>,
     structs: HashMap<&'static str, u32>,
     tracepoints: HashMap<&'static str, u32>,
-    /// Ids of types that programs are attached by.
+    /// Ids of types that programs are attached through.
     attachable: Vec<u32>,
     controllers: Option<u32>,
     per_cpu: Option<usize>,
@@ -109,11 +111,11 @@ pub struct Btf {
 }
 
 impl Btf {
-    /// The kernel's own BTF below `root`.
+    /// Reads the kernel's own BTF below `root`.
     ///
     /// # Errors
     ///
-    /// The kernel has none, or it is no BTF.
+    /// The kernel has none, or it is not BTF.
     pub fn of_kernel(root: &Path) -> Result<Self, BtfError> {
         let path = root.join(KERNEL_BTF);
         Self::of(&path, Bytes::of_kernel(&path, BYTES_MAX))
@@ -123,7 +125,7 @@ impl Btf {
     ///
     /// # Errors
     ///
-    /// There is no such file, or it is no BTF.
+    /// There is no such file, or it is not BTF.
     pub fn read(path: &Path) -> Result<Self, BtfError> {
         Self::of(path, Bytes::read(path, BYTES_MAX))
     }
@@ -157,7 +159,7 @@ impl Btf {
             per_cpu: None,
             keeps_programs_apart: false,
         };
-        // The first type, `void`, is nowhere.
+        // The first type, `void`, has no entry.
         btf.types.push(0);
         let mut at = start;
         while at < start + length {
@@ -192,23 +194,23 @@ impl Btf {
         Some(u32::from_ne_bytes(self.bytes.get(at..at + 4)?.try_into().ok()?))
     }
 
-    /// Kind and number of members of the type at `at`.
+    /// Returns kind and number of members of the type at `at`.
     fn kind(&self, at: usize) -> Option<(u32, usize)> {
         let info = self.u32_at(at + 4)?;
         Some((info >> 24 & 0x1f, (info & 0xffff) as usize))
     }
 
-    /// The strings from a type's name on.
+    /// Returns the strings from a type's name on.
     fn name_on(&self, at: usize) -> Option<&[u8]> {
         self.bytes.get(self.strings + self.u32_at(at)? as usize..)
     }
 
     fn is_called(&self, at: usize, name: &str) -> bool {
-        // Most names end elsewhere, which one byte tells.
+        // Most names end elsewhere, which one byte shows.
         self.name_on(at).is_some_and(|on| on.get(name.len()) == Some(&0) && on.starts_with(name.as_bytes()))
     }
 
-    /// Where the type with an id is.
+    /// Returns the offset of the type with an id.
     fn at(&self, id: u32) -> Option<usize> {
         Some(*self.types.get(id as usize)? as usize)
     }
@@ -219,12 +221,13 @@ impl Btf {
         std::str::from_utf8(&on[..end]).ok()
     }
 
-    /// Id of a typed tracepoint to try programs on, if the kernel has typed tracepoints.
+    /// Returns the id of a typed tracepoint to test programs on, if the kernel has typed tracepoints.
     pub(super) fn tracepoint(&self) -> Option<u32> {
         self.tracepoints.get(SWITCH).copied()
     }
 
-    /// Does `hrtimer_expire_entry(timer, now)` pass the time itself? It passed a pointer to it before Linux 7.2.
+    /// Returns whether `hrtimer_expire_entry(timer, now)` passes the time itself. It passed a pointer to it
+    /// before Linux 7.2.
     #[must_use]
     pub fn timer_now_by_value(&self) -> bool {
         const NOW: usize = 2;
@@ -232,14 +235,14 @@ impl Btf {
         now.and_then(|id| self.kind(self.at(id)?)).is_some_and(|(kind, _)| kind != KIND_PTR)
     }
 
-    /// Does the kernel leave a tracepoint's program out where it would interrupt itself? `false` too where it does so and
-    /// does not say it.
+    /// Returns whether the kernel skips a tracepoint's program where it would interrupt itself. Returns
+    /// `false` too where it does so without a sign of it in its types.
     pub(super) fn keeps_programs_apart(&self) -> bool {
         self.keeps_programs_apart
     }
 
-    /// Type of a tracepoint's parameter; the first is the kernel's own. A tracepoint's type is a `typedef` of a pointer
-    /// to a function.
+    /// Returns the type of a tracepoint's parameter; the first is the kernel's own. A tracepoint's type is a
+    /// `typedef` of a pointer to a function.
     fn parameter(&self, tracepoint: u32, index: usize) -> Option<u32> {
         let target = |id: u32| self.u32_at(self.at(id)? + 8);
         let function = self.at(target(target(tracepoint)?)?)?;
@@ -248,7 +251,8 @@ impl Btf {
             .then(|| self.u32_at(function + TYPE_BYTES + index * 8 + 4))?
     }
 
-    /// Bit offset and type of a member, also inside anonymous structs and unions, looking at no more members than `left`.
+    /// Returns bit offset and type of a member, also inside anonymous structs and unions. Searches at most
+    /// `left` members.
     fn member(&self, id: u32, name: &str, depth: u32, left: &mut u32) -> Option<(u32, u32)> {
         let at = self.at(id)?;
         let (kind, members) = self.kind(at)?;
@@ -278,14 +282,15 @@ impl Btf {
         None
     }
 
-    /// Byte offset of `path` (`se.sum_exec_runtime`) in a struct.
+    /// Returns the byte offset of `path` (`se.sum_exec_runtime`) in a struct.
     #[must_use]
     pub fn offset(&self, name: &str, path: &str) -> Option<u32> {
         let bits = self.bit_offset(name, path)?;
         (bits % 8 == 0).then_some(bits / 8)
     }
 
-    /// Offset of `path` in a struct in bits: of a bitfield, of its lowest one where the first byte is the lowest.
+    /// Returns the offset of `path` in a struct in bits. For a bitfield it is that of its lowest bit where
+    /// the first byte is the lowest.
     fn bit_offset(&self, name: &str, path: &str) -> Option<u32> {
         let mut id = *self.structs.get(name)?;
         let (mut bits, mut left) = (0_u32, MEMBERS_MAX);
@@ -298,7 +303,7 @@ impl Btf {
     }
 }
 
-/// Bytes after the fixed part of a type.
+/// Returns the number of bytes after the fixed part of a type.
 fn tail_bytes(kind: u32, members: usize) -> usize {
     match kind {
         KIND_INT | KIND_VAR | KIND_DECL_TAG => 4,

@@ -1,4 +1,4 @@
-//! Why the programs could not be loaded or attached.
+//! Errors of loading and attaching the programs.
 
 use std::{error::Error, io};
 
@@ -14,13 +14,13 @@ use crate::{
     plan::Class,
 };
 
-/// Why ids cannot be told.
+/// Reason why ids cannot be reported.
 #[derive(Debug, thiserror::Error)]
 pub enum PidNamespaceError {
-    /// Whoever reads /proc by our ids reads about others.
+    /// Reading /proc by this process's ids reads other processes.
     #[error(transparent)]
     OtherProc(#[from] OtherProc),
-    /// The programs cannot be told which ids are ours.
+    /// The level of the PID namespace, which the programs need, is not known.
     #[error("cannot find the ids of this PID namespace: {0}")]
     Level(io::Error),
 }
@@ -28,20 +28,21 @@ pub enum PidNamespaceError {
 /// Lines of the verifier's log that an error shows.
 const VERIFIER_LINES: usize = 12;
 
-/// Where maps are locked memory, a kernel says EPERM for too much of it (kernel/bpf/syscall.c, `bpf_charge_memlock`).
+/// Advice for EPERM. Where maps are locked memory, a kernel returns EPERM for too much of it
+/// (kernel/bpf/syscall.c, `bpf_charge_memlock`).
 const MEMLOCK: &str = "before Linux 5.11 BPF maps are locked memory: raise its limit (ulimit -l unlimited), or grant \
                        CAP_SYS_RESOURCE";
 
-/// Why the programs could not be loaded or attached.
+/// Reason why the programs could not be loaded or attached.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// The kernel's types are not known.
     #[error("cannot find the kernel's data types: {0}")]
     Btf(#[from] BtfError),
-    /// Ids cannot be told.
+    /// Ids cannot be reported.
     #[error("{0}")]
     PidNamespace(#[from] PidNamespaceError),
-    /// The kernel lacks what no way of counting can do without.
+    /// The kernel lacks a feature that every way of counting needs.
     #[error("{0}")]
     Lack(Lack),
     /// The object's maps could not be made.
@@ -50,48 +51,51 @@ pub enum LoadError {
     /// A map could not be used.
     #[error("cannot use the BPF map `{name}`: {error}")]
     Map {
-        /// Map.
+        /// Name of the map.
         name: &'static str,
-        /// Cause.
+        /// Cause of the error.
         error: io::Error,
     },
     /// The kernel refused a program.
     #[error("cannot load the BPF program `{name}`: {}", root(.error.as_ref()))]
     Program {
-        /// Program.
+        /// Name of the program.
         name: &'static str,
-        /// Cause, with the verifier's log.
+        /// Cause of the error, with the verifier's log.
         error: Box<ProgramError>,
     },
-    /// A program could not be bound to a tracepoint that is to be sampled on.
+    /// A program could not be attached to a tracepoint that is to be sampled on.
     #[error("cannot sample on `{event}`: {}", unbound(error))]
     Tracepoint {
-        /// Its name.
+        /// Name of the event.
         event: String,
-        /// Cause.
+        /// Cause of the error.
         error: io::Error,
     },
-    /// A program could not be bound to its event or tracepoint.
+    /// A program could not be attached to its event or tracepoint.
     #[error("cannot attach the BPF program `{name}`: {error}")]
     Attach {
-        /// Program.
+        /// Name of the program.
         name: &'static str,
-        /// Cause.
+        /// Cause of the error.
         error: io::Error,
     },
 }
 
-/// Why a tracepoint takes no program.
+/// Returns the reason why a tracepoint takes no program.
 fn unbound(error: &io::Error) -> String {
     match error.raw_os_error().map(Errno::from_raw_os_error) {
-        // kernel/events/core.c, `perf_event_set_bpf_prog`: kprobes and uprobes stand beside tracepoints in tracefs.
-        Some(Errno::INVAL) => "it is a probe or a function, and no tracepoint of the kernel's".to_owned(),
-        Some(Errno::TOOBIG) => "as many BPF programs are on this tracepoint as the kernel takes".to_owned(),
+        // kernel/events/core.c, `perf_event_set_bpf_prog`: kprobes and uprobes are next to tracepoints in
+        // tracefs.
+        Some(Errno::INVAL) => "it is a probe or a function, not a kernel tracepoint".to_owned(),
+        Some(Errno::TOOBIG) => {
+            "this tracepoint already has as many BPF programs as the kernel takes".to_owned()
+        }
         _ => error.to_string(),
     }
 }
 
-/// What went wrong at the bottom, in its own words.
+/// Returns the message of the innermost error.
 fn root(error: &(dyn Error + 'static)) -> String {
     let mut deepest = error;
     while let Some(source) = deepest.source() {
@@ -100,8 +104,8 @@ fn root(error: &(dyn Error + 'static)) -> String {
     deepest.to_string()
 }
 
-/// The system's error at the bottom, if that is what it was. aya's errors that say no more than the system's hide it from
-/// `source()`: they give its source for theirs.
+/// Returns the innermost error of the system, if there is one. Errors of aya that only wrap the system's hide
+/// it from `source()`: they return its source as theirs.
 fn errno(error: &(dyn Error + 'static)) -> Option<Errno> {
     let mut at = Some(error);
     let mut found = None;
@@ -143,11 +147,11 @@ impl LoadError {
         }
     }
 
-    /// What kind of failure it is.
+    /// Returns the class of the failure.
     #[must_use]
     pub fn class(&self) -> Class {
         match (self, self.errno()) {
-            // The verifier's word for an access that it does not allow; missing rights are EPERM.
+            // The verifier returns EACCES for an access that it does not allow; missing rights are EPERM.
             (Self::Program { .. }, Some(Errno::ACCESS)) => Class::Unsupported,
             (_, Some(Errno::PERM | Errno::ACCESS)) => Class::NotPermitted,
             (Self::Btf(_) | Self::Lack(_) | Self::PidNamespace(_), _)
@@ -156,7 +160,7 @@ impl LoadError {
         }
     }
 
-    /// In one line, with what the verifier refused if that was the cause.
+    /// Returns the error in one line, with the verifier's refusal if that was the cause.
     #[must_use]
     pub fn in_short(&self) -> String {
         let reason = match self {
@@ -166,7 +170,7 @@ impl LoadError {
         reason.map_or_else(|| self.to_string(), |reason| format!("{self}: {reason}"))
     }
 
-    /// What would make it work, or what the verifier said last.
+    /// Returns advice on the error, or the last lines of the verifier's log.
     #[must_use]
     pub fn hint(&self, privileges: &Privileges) -> Option<String> {
         if self.class() == Class::NotPermitted && !privileges.can_collect() {
@@ -208,7 +212,7 @@ fn log_of(error: &ProgramError) -> Option<String> {
     }
 }
 
-/// The line of the verifier's log that says why: the last but for its statistics.
+/// Returns the line of the verifier's log with the reason: the last one except its statistics.
 fn refusal(log: &str) -> Option<&str> {
     const STATISTICS: [&str; 4] = ["processed ", "verification time ", "stack depth ", "insns processed "];
     let said = |line: &&str| !line.is_empty() && !STATISTICS.iter().any(|begins| line.starts_with(begins));

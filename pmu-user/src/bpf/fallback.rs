@@ -1,8 +1,9 @@
-//! The attach fallback: which way of reaching kernel memory is used, and why no better one, decided by what probes found.
+//! Attach fallback: the way to access kernel memory, chosen by the probes, and the reasons against better
+//! ones.
 
 use std::fmt;
 
-/// How programs reach kernel memory.
+/// Way in which programs access kernel memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Attach {
     /// By type, on BTF-typed tracepoints (Linux 5.13 and CONFIG_DEBUG_INFO_BTF).
@@ -12,10 +13,10 @@ pub enum Attach {
 }
 
 impl Attach {
-    /// Every way, the best first.
+    /// All ways, the best first.
     pub const ALL: [Self; 2] = [Self::TpBtf, Self::RawTp];
 
-    /// The name of this way in every output.
+    /// Returns the name of this way in every output.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -25,44 +26,44 @@ impl Attach {
     }
 }
 
-/// What the kernel answered when it was asked for something.
+/// Result of a probe for a feature of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It has it.
+    /// The kernel has the feature.
     Yes,
-    /// It has no such thing.
+    /// The kernel does not have the feature.
     No,
-    /// It would not say. Loading the programs will say why.
+    /// The kernel did not report it. Loading the programs will give the reason.
     Unknown,
 }
 
-/// What probes found.
+/// Results of the probes.
 #[derive(Clone, Copy, Debug)]
 pub struct Probes {
-    /// The system call.
+    /// The system call `bpf`.
     pub bpf: Answer,
-    /// Ring buffers.
+    /// Ring buffers for records.
     pub ring_buffer: Answer,
-    /// Types of the kernel's own, by which typed programs are attached.
+    /// Types that the kernel carries, through which typed programs are attached.
     pub own_types: Answer,
-    /// Maps that keep something in a task.
+    /// Maps that keep data in a task.
     pub task_storage: Answer,
     /// Programs on typed tracepoints.
     pub typed_tracepoints: Answer,
     /// Task storage in such programs.
     pub storage_in_tracing: Answer,
-    /// Every wanted task among those that an iterator reaches.
+    /// Whether an iterator reaches every wanted task.
     pub every_task: Answer,
 }
 
-/// What pmbpf cannot do without.
+/// Missing feature that pmbpf needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lack {
-    /// No system call.
+    /// The system call is missing.
     Bpf,
-    /// No ring buffers.
+    /// Ring buffers are missing.
     RingBuffer,
-    /// Something that the way that was asked for needs.
+    /// A feature that the requested way needs is missing.
     Way(Attach, &'static str),
 }
 
@@ -76,36 +77,36 @@ impl fmt::Display for Lack {
     }
 }
 
-/// A way that is not used.
+/// Way that is not used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// Which.
+    /// Way that was refused.
     pub attach: Attach,
-    /// Why not.
+    /// Reason for the refusal.
     pub why: String,
 }
 
-/// A way that is used, and why no better one is.
+/// Way that is used, and the reasons against better ones.
 #[derive(Clone, Debug)]
 pub(super) struct Way {
     pub(super) attach: Attach,
     pub(super) refused: Vec<Refused>,
 }
 
-/// What to try, and what not.
+/// Ways to try, and ways not to.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Choice {
     /// Ways that should work, the best first.
     pub ways: Vec<Attach>,
-    /// Better ways than the first of them.
+    /// Better ways than the first of those.
     pub refused: Vec<Refused>,
 }
 
-/// Chooses by what probes found.
+/// Chooses the ways by the results of the probes.
 ///
 /// # Errors
 ///
-/// No way can work, or not the one that is `wanted`.
+/// No way can work, or not the `wanted` one.
 pub fn choose(probes: &Probes, wanted: Option<Attach>) -> Result<Choice, Lack> {
     for (answer, lack) in [(probes.bpf, Lack::Bpf), (probes.ring_buffer, Lack::RingBuffer)] {
         if answer == Answer::No {
@@ -133,7 +134,7 @@ pub fn choose(probes: &Probes, wanted: Option<Attach>) -> Result<Choice, Lack> {
     Ok(choice)
 }
 
-/// What the kernel lacks for a way; `None` if nothing is known to be missing.
+/// Returns the feature that the kernel lacks for a way; `None` if none is known to be missing.
 #[must_use]
 pub fn lacks(probes: &Probes, attach: Attach) -> Option<&'static str> {
     let needs = [
@@ -163,7 +164,7 @@ mod tests {
         storage_in_tracing: Answer::Yes,
         every_task: Answer::Yes,
     };
-    /// Linux 5.10.
+    /// Probes of Linux 5.10.
     const OLD: Probes = Probes { task_storage: Answer::No, storage_in_tracing: Answer::No, ..NEW };
 
     #[test]

@@ -1,4 +1,4 @@
-//! What is known of the running kernel before anything is loaded: its types, and what it has.
+//! Facts about the running kernel that are read before an object is loaded: its types, and its features.
 
 use std::{
     cell::OnceCell,
@@ -15,8 +15,8 @@ use super::{
 };
 use crate::plan::{Plan, Target};
 
-/// The running kernel. It is read when the first object asks for it, and once for all of them: its types are 5 MB, and reading
-/// them takes longer than loading an object does.
+/// Running kernel. It is read when the first object needs it, once for all of them: its types are 5 MB, and
+/// reading them takes longer than loading an object.
 pub struct Kernel {
     root: PathBuf,
     pub(super) options: Options,
@@ -24,13 +24,13 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// The kernel below `root`, for objects that are loaded as `options` say. Reads nothing yet.
+    /// Returns the kernel below `root`, for objects that are loaded with `options`. Reads nothing yet.
     #[must_use]
     pub fn new(root: &Path, options: Options) -> Self {
         Self { root: root.to_owned(), options, facts: OnceCell::new() }
     }
 
-    /// Offsets of the fields that the programs on tasks read.
+    /// Returns the offsets of the fields that the programs on tasks read.
     ///
     /// # Errors
     ///
@@ -39,7 +39,7 @@ impl Kernel {
         Ok(self.facts()?.btf.offsets()?)
     }
 
-    /// What is known of it. What failed is tried again at the next call.
+    /// Returns the facts about the kernel. A failed read is retried at the next call.
     pub(super) fn facts(&self) -> Result<&Facts, LoadError> {
         if let Some(facts) = self.facts.get() {
             return Ok(facts);
@@ -49,23 +49,24 @@ impl Kernel {
     }
 }
 
-/// What is known of the running kernel.
+/// Facts about the running kernel.
 pub(super) struct Facts {
-    /// Types to find fields by.
+    /// Types for looking up fields.
     pub(super) btf: Btf,
-    /// What it has.
+    /// Features of the kernel.
     pub(super) probes: Probes,
-    /// The PID namespace whose ids the programs give.
+    /// PID namespace of the reported ids.
     pub(super) pids: PidNamespace,
-    /// Its own types, by which typed programs are attached; none if they are not to be.
+    /// Types that the kernel carries, through which typed programs are attached; `None` if they are not used.
     pub(super) types: Option<Attachable>,
 }
 
 impl Facts {
-    /// Reads the kernel's types, or those in the file that `options` name, and asks for what it has. Needs CAP_BPF to get answers.
+    /// Reads the kernel's types, or those in the file given in `options`, and probes its features. Needs
+    /// CAP_BPF for complete results.
     fn read(root: &Path, options: &Options) -> Result<Self, LoadError> {
         let own = Btf::of_kernel(root);
-        // Only the running kernel's own types have the ids that it attaches by.
+        // Only the running kernel's own types have the ids that it attaches through.
         let typed = own.as_ref().ok().filter(|_| options.attach != Some(Attach::RawTp)).map(Btf::attachable);
         let tracepoint = own.as_ref().ok().filter(|_| typed.is_some()).and_then(Btf::tracepoint);
         let btf = match options.btf.as_deref() {
@@ -76,14 +77,15 @@ impl Facts {
         Ok(Self { btf, probes, pids, types: typed })
     }
 
-    /// What of the kernel serves `plan`: iterators reach the tasks of this PID namespace and of those below.
+    /// Returns the probes for `plan`: iterators reach the tasks of this PID namespace and of those below.
     pub(super) fn probes_for(&self, plan: &Plan) -> Probes {
         let elsewhere = self.pids.inode != 0 && matches!(plan.target, Target::System | Target::Cgroups(_));
         Probes { every_task: if elsewhere { Answer::No } else { Answer::Yes }, ..self.probes }
     }
 }
 
-/// The types in a file, where they agree with the kernel's own; one that carries none is believed what the file says.
+/// Returns the types in a file, if they agree with the kernel's own. If the kernel carries none, the file is
+/// trusted.
 fn of_this_kernel(file: &Path, own: Option<&Btf>) -> Result<Btf, LoadError> {
     let given = Btf::read(file)?;
     let Some(Ok(offsets)) = own.map(Btf::offsets) else { return Ok(given) };

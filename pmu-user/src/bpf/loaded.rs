@@ -1,5 +1,5 @@
-//! How an object gets into the kernel, and what every object can tell: the attach fallback, its maps, its programs on tracepoints,
-//! what they cost.
+//! Loading of an object into the kernel, and the part common to all objects: the attach fallback, its maps,
+//! its programs on tracepoints, and their cost.
 
 use std::{
     collections::BTreeMap,
@@ -31,7 +31,7 @@ use super::{
 };
 use crate::plan::Class;
 
-/// Entries per map.
+/// Number of entries per map.
 pub(super) struct Sizes(pub(super) Vec<(&'static str, u32)>);
 
 impl Sizes {
@@ -40,8 +40,8 @@ impl Sizes {
     }
 }
 
-/// What `load` makes in the best way of attaching that works: the next one is tried where the kernel lacks something that the
-/// probes did not see.
+/// Returns the result of `load` in the best way of attaching that works. The next one is tried where the
+/// kernel lacks a feature that the probes did not detect.
 pub(super) fn in_best_way<T>(
     probes: &Probes,
     wanted: Option<Attach>,
@@ -61,19 +61,19 @@ pub(super) fn in_best_way<T>(
     load(Way { attach: *last, refused })
 }
 
-/// An object in the kernel: its programs, its maps, and how it is attached. Dropping it detaches and frees everything: nothing is
-/// pinned.
+/// Object in the kernel: its programs, its maps, and its links. Dropping it detaches and frees everything:
+/// nothing is pinned.
 pub struct Loaded {
     ebpf: Ebpf,
     way: Way,
     sizes: Sizes,
-    /// Memory of the maps that were taken out of it, in bytes, by name.
+    /// Memory of the maps that were taken out of the object, in bytes, by name.
     taken: Vec<(&'static str, u64)>,
-    /// Where programs are attached, by name.
+    /// Links of attached programs, by name.
     links: BTreeMap<&'static str, Link>,
 }
 
-/// What holds a program at its tracepoint.
+/// Link of a program to its tracepoint or function.
 enum Link {
     Typed(BtfTracePointLinkId),
     Raw(RawTracePointLinkId),
@@ -81,7 +81,8 @@ enum Link {
 }
 
 impl Loaded {
-    /// Creates the maps of the object for a way of attaching, `by_type` or `by_address`. Its programs are not verified yet.
+    /// Creates the maps of the object for a way of attaching, `by_type` or `by_address`. Its programs are not
+    /// verified yet.
     pub(super) fn create<C: Wire>(
         [by_type, by_address]: [Built; 2],
         way: Way,
@@ -91,7 +92,8 @@ impl Loaded {
     ) -> Result<Self, LoadError> {
         let config = Pod(config);
         let level: u8 = if log == Log::On { 5 } else { 0 };
-        // Making a loader has aya read all of the kernel's types anew, for relocations that our objects have none of.
+        // When a loader is created, aya reads all of the kernel's types again, for relocations that these
+        // objects do not have.
         let mut loader = without_files(EbpfLoader::new);
         loader.btf(None).allow_unsupported_maps().verifier_log_level(VerifierLogLevel::STATS);
         // Not every object logs.
@@ -114,7 +116,7 @@ impl Loaded {
         map
     }
 
-    /// Takes a map that is used by system calls.
+    /// Takes a map that is accessed by system calls.
     pub(super) fn typed<T: TryFrom<Map, Error = MapError>>(
         &mut self,
         name: &'static str,
@@ -122,25 +124,25 @@ impl Loaded {
         T::try_from(self.take(name)).map_err(|error| failed(name, error))
     }
 
-    /// An array in memory. The map itself stays with the object.
+    /// Maps an array into memory. The map itself stays with the object.
     pub(super) fn mapped<T: Wire>(&self, name: &'static str) -> Result<Mapped<T>, LoadError> {
         let Some(Map::Array(map)) = self.ebpf.map(name) else {
-            return Err(LoadError::Map { name, error: io::Error::other("it is no array") });
+            return Err(LoadError::Map { name, error: io::Error::other("it is not an array") });
         };
         Mapped::new(map.fd(), self.entries(name)).map_err(|error| LoadError::Map { name, error })
     }
 
-    /// Number of entries of a map.
+    /// Returns the number of entries of a map.
     pub(super) fn entries(&self, map: &str) -> u32 {
         self.sizes.of(map)
     }
 
-    /// All of it, for what only one object does.
+    /// Returns the whole object, for operations that only one object needs.
     pub(super) const fn ebpf(&mut self) -> &mut Ebpf {
         &mut self.ebpf
     }
 
-    /// A program, as what it is.
+    /// Returns a program as its own type.
     pub(super) fn program<'a, T>(&'a mut self, name: &'static str) -> Result<&'a mut T, LoadError>
     where
         &'a mut T: TryFrom<&'a mut Program, Error = ProgramError>,
@@ -149,7 +151,7 @@ impl Loaded {
         program.try_into().map_err(|error| refused(name, error))
     }
 
-    /// Has the kernel verify a program on a tracepoint.
+    /// Makes the kernel verify a program on a tracepoint.
     pub(super) fn load_tracepoint(
         &mut self,
         name: &'static str,
@@ -178,7 +180,7 @@ impl Loaded {
         Ok(())
     }
 
-    /// Has the kernel verify programs on functions, each with its function. Only by type.
+    /// Makes the kernel verify programs on functions, each with its function. Only by type.
     pub(super) fn load_functions(
         &mut self,
         functions: &[(&'static str, &'static str)],
@@ -200,7 +202,8 @@ impl Loaded {
         Ok(())
     }
 
-    /// Detaches a program from its tracepoint or function, if it is attached to one. It stays loaded, so that what it cost can be read.
+    /// Detaches a program from its tracepoint or function, if it is attached. It stays loaded, so that its
+    /// cost can be read.
     pub(super) fn detach(&mut self, name: &'static str) -> Result<(), LoadError> {
         let detached = match self.links.remove(name) {
             Some(Link::Typed(link)) => self.program::<BtfTracePoint>(name)?.detach(link),
@@ -211,25 +214,26 @@ impl Loaded {
         detached.map_err(|error| unattached(name, error))
     }
 
-    /// Detaches all that are attached to tracepoints, so that what happens from here on costs nothing.
+    /// Detaches all attached programs, so that later events cost nothing.
     pub fn detach_all(&mut self) -> Result<(), LoadError> {
         let names: Vec<&'static str> = self.links.keys().copied().collect();
         names.into_iter().try_for_each(|name| self.detach(name))
     }
 
-    /// How the programs reach kernel memory.
+    /// Returns the way in which the programs access kernel memory.
     #[must_use]
     pub const fn attach_kind(&self) -> Attach {
         self.way.attach
     }
 
-    /// Better ways, and why they are not used.
+    /// Returns better ways, and the reasons why they are not used.
     #[must_use]
     pub fn refused(&self) -> &[Refused] {
         &self.way.refused
     }
 
-    /// What each loaded program has cost while the kernel measured it ([`super::measure_costs`]): name, runs, ns. By name.
+    /// Returns the cost of each loaded program while the kernel measured it ([`super::measure_costs`]): name,
+    /// runs, ns. By name.
     #[must_use]
     pub fn program_costs(&self) -> Vec<(String, u64, u64)> {
         self.statistics().into_iter().map(|(name, so_far)| (name, so_far.runs, so_far.ns)).collect()
@@ -244,7 +248,7 @@ impl Loaded {
         all
     }
 
-    /// Each loaded program with the number of instructions that the verifier looked at. By name.
+    /// Returns each loaded program with the number of instructions that the verifier processed. By name.
     pub(super) fn verified(&self) -> Vec<(String, u32)> {
         let looked_at = |(name, program): (&str, &Program)| {
             Some((name.to_owned(), program.info().ok()?.verified_instruction_count().unwrap_or(0)))
@@ -254,21 +258,21 @@ impl Loaded {
         verified
     }
 
-    /// Runs that the kernel left out because the program was at work on that CPU already, by program; only those that occurred.
-    /// Each is an event that is in no count. Kernels older than 5.12 do not say.
+    /// Returns the runs that the kernel skipped because the program already ran on that CPU, by program; only
+    /// those that occurred. Each is an event that is not in any count. Kernels before 5.12 do not report it.
     #[must_use]
     pub fn missed_runs(&self) -> Vec<(String, u64)> {
         let missed = self.statistics().into_iter().map(|(name, so_far)| (name, so_far.missed));
         missed.filter(|(_, count)| *count > 0).collect()
     }
 
-    /// Kernel memory of the maps in bytes, as the kernel accounts it (`memlock` in their fdinfo).
+    /// Returns the kernel memory of the maps in bytes, as the kernel accounts it (`memlock` in their fdinfo).
     #[must_use]
     pub fn map_bytes(&self) -> u64 {
         self.each_map().map(|(_, bytes)| bytes).sum()
     }
 
-    /// Each map with that memory. By name.
+    /// Returns each map with that memory. By name.
     pub(super) fn bytes_by_map(&self) -> Vec<(String, u64)> {
         let mut all: Vec<_> = self.each_map().map(|(name, bytes)| (name.to_owned(), bytes)).collect();
         all.sort();
@@ -281,8 +285,8 @@ impl Loaded {
     }
 }
 
-/// What `make` returns where it can open no file: on a thread of its own, whose system calls are filtered. Where the kernel has no
-/// such filters, it can.
+/// Returns the result of `make` on a separate thread that cannot open files, because its system calls are
+/// filtered. Where the kernel has no such filters, it can.
 fn without_files<T: Send + 'static>(make: fn() -> T) -> T {
     let filtered = move || {
         let _ = refuse_files();
@@ -292,7 +296,7 @@ fn without_files<T: Send + 'static>(make: fn() -> T) -> T {
     thread.ok().and_then(|thread| thread.join().ok()).unwrap_or_else(make)
 }
 
-/// Has the kernel refuse to open files for this thread.
+/// Makes the kernel refuse to open files for this thread.
 fn refuse_files() -> Result<(), Box<dyn Error>> {
     let opens = BTreeMap::from([(libc::SYS_openat, Vec::new())]);
     let refuse = SeccompAction::Errno(libc::EACCES.unsigned_abs());
@@ -301,16 +305,17 @@ fn refuse_files() -> Result<(), Box<dyn Error>> {
     Ok(seccompiler::apply_filter(&filter)?)
 }
 
-/// The limit of locked memory as it was: before Linux 5.11 maps count as such. aya lifts it for the first object of a process alone, and
-/// a run with I/O has a second. A command that is started later must not find it lifted.
+/// Original limit of locked memory: before Linux 5.11 maps count towards it. aya lifts it only for the first
+/// object of a process, and a run with I/O has a second one. A command that is started later must not inherit
+/// the lifted limit.
 struct LockedMemory(Rlimit);
 
 impl LockedMemory {
-    /// Lifts the limit where maps count, and puts it back when it is dropped.
+    /// Lifts the limit where maps count, and restores it on drop.
     fn lifted() -> Self {
         let kept = Self(getrlimit(Resource::Memlock));
         if maps_are_locked_memory() {
-            // Without the right to, what maps ask for has to fit.
+            // Without the right to lift it, the maps have to fit.
             let _ = setrlimit(Resource::Memlock, Rlimit { current: None, maximum: None });
         }
         kept
@@ -320,7 +325,7 @@ impl LockedMemory {
 impl Drop for LockedMemory {
     fn drop(&mut self) {
         if getrlimit(Resource::Memlock) != self.0 {
-            // It was lifted a moment ago, and lowering it is always allowed.
+            // The limit was lifted a moment ago, and lowering it is always allowed.
             let _ = setrlimit(Resource::Memlock, self.0);
         }
     }
@@ -342,7 +347,7 @@ pub(super) fn unattached(name: &'static str, error: ProgramError) -> LoadError {
     LoadError::Attach { name, error }
 }
 
-/// Kernel memory of a map, from its descriptor's fdinfo; 0 where the kernel does not say.
+/// Returns the kernel memory of a map, from its descriptor's fdinfo; 0 where the kernel does not report it.
 fn memory_of(map: &Map) -> u64 {
     let data = match map {
         Map::Array(data)
@@ -357,7 +362,7 @@ fn memory_of(map: &Map) -> u64 {
     fdinfo(data.fd().as_fd(), "memlock:")
 }
 
-/// A number that the kernel tells of a descriptor; 0 where it does not.
+/// Returns a number that the kernel reports for a descriptor; 0 where it does not.
 fn fdinfo(descriptor: BorrowedFd<'_>, name: &str) -> u64 {
     let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", descriptor.as_raw_fd()));
     let info = info.unwrap_or_default();

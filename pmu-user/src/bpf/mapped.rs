@@ -1,20 +1,20 @@
-//! An array map as memory, read and written without a system call; and wire types in aya's hands.
+//! Array map as memory, read and written without a system call, and wire types for aya.
 
 use std::{io, marker::PhantomData, mem::MaybeUninit, os::fd::AsFd, ptr::NonNull};
 
 use pmu_common::wire::Wire;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-/// A wire type that aya carries.
+/// Wire type that is passed through aya.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(super) struct Pod<T>(pub(super) T);
 
-// SAFETY: aya asks that any bit pattern is valid and that the bytes can be copied; Wire promises both.
+// SAFETY: aya requires that any bit pattern is valid and that the bytes can be copied; Wire guarantees both.
 unsafe impl<T: Wire> aya::Pod for Pod<T> {}
 
-/// The rows of an array map created with `BPF_F_MMAPABLE`. The programs write while this reads: every access is one
-/// volatile word, so a row may mix two moments, but never a word.
+/// Rows of an array map created with `BPF_F_MMAPABLE`. The programs write while this reads. Every access is
+/// one volatile word, so a row may mix two moments, but never a word.
 #[derive(Debug)]
 pub struct Mapped<T> {
     base: NonNull<u64>,
@@ -27,7 +27,8 @@ pub struct Mapped<T> {
 unsafe impl<T> Send for Mapped<T> {}
 
 impl<T: Wire> Mapped<T> {
-    /// Words of a row: the kernel rounds values up to 8 bytes (kernel/bpf/arraymap.c, `array_map_alloc`).
+    /// Number of words of a row: the kernel rounds values up to 8 bytes (kernel/bpf/arraymap.c,
+    /// `array_map_alloc`).
     pub const WORDS: usize = size_of::<T>().div_ceil(8);
 
     /// Maps the `rows` rows of the map `descriptor`.
@@ -46,13 +47,13 @@ impl<T: Wire> Mapped<T> {
         Ok(Self { base, rows, bytes, holds: PhantomData })
     }
 
-    /// Number of rows.
+    /// Returns the number of rows.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.rows
     }
 
-    /// No rows?
+    /// Returns whether there are no rows.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.rows == 0
@@ -65,7 +66,7 @@ impl<T: Wire> Mapped<T> {
         unsafe { self.base.as_ptr().add(row * Self::WORDS + word) }
     }
 
-    /// One word of a row.
+    /// Reads one word of a row.
     #[must_use]
     #[inline]
     pub fn read_word(&self, row: usize, word: usize) -> u64 {
@@ -74,14 +75,15 @@ impl<T: Wire> Mapped<T> {
         unsafe { word.read_volatile() }
     }
 
-    /// Has the processor fetch what `words` of a row are in, which another CPU wrote: where many rows are read, it fetches several at a time.
+    /// Prefetches the cache lines of `words` of a row, which another CPU wrote. Where many rows are read, the
+    /// processor fetches several at a time.
     #[inline]
     pub fn prefetch(&self, row: usize, words: std::ops::Range<usize>) {
         /// Words of a cache line.
         const LINE: usize = 8;
         for word in words.step_by(LINE) {
             let word = self.word(row, word);
-            // SAFETY: a hint, which has no effect but on time.
+            // SAFETY: a hint, which affects only time.
             #[cfg(target_arch = "x86_64")]
             unsafe {
                 std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(word.cast());
@@ -96,7 +98,7 @@ impl<T: Wire> Mapped<T> {
         }
     }
 
-    /// A row.
+    /// Reads a whole row.
     #[must_use]
     #[inline]
     pub fn read(&self, row: usize) -> T {
@@ -104,7 +106,8 @@ impl<T: Wire> Mapped<T> {
         let first = self.word(row, 0);
         for word in 0..Self::WORDS {
             let into = value.as_mut_ptr().cast::<u64>().wrapping_add(word);
-            // SAFETY: the word is one of the row's, mapped and aligned; volatile, because a program may write it.
+            // SAFETY: the word is one of the row's, mapped and aligned; volatile, because a program may write
+            // it.
             let read = unsafe { first.wrapping_add(word).read_volatile() };
             // SAFETY: `new` checked that the type is a whole number of words, so this is inside `value`.
             unsafe { into.write_unaligned(read) };
@@ -120,14 +123,15 @@ impl<T: Wire> Mapped<T> {
         unsafe { word.write_volatile(value) }
     }
 
-    /// Makes a byte of a row zero, and leaves the others to programs that write them.
+    /// Sets a byte of a row to zero, and leaves the others to programs that write them.
     pub fn clear_byte(&self, row: usize, byte: usize) {
         let byte = self.word(row, byte / 8).cast::<u8>().wrapping_add(byte % 8);
-        // SAFETY: the byte is one of a word's that is mapped and writable; volatile, because a program may write it.
+        // SAFETY: the byte belongs to a word that is mapped and writable; volatile, because a program may
+        // write it.
         unsafe { byte.write_volatile(0) };
     }
 
-    /// Makes a row zero.
+    /// Sets a row to zero.
     pub fn clear(&self, row: usize) {
         for word in 0..Self::WORDS {
             self.write_word(row, word, 0);
@@ -137,7 +141,7 @@ impl<T: Wire> Mapped<T> {
 
 impl<T> Drop for Mapped<T> {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and no reference into it outlives the value.
+        // SAFETY: this value owns the mapping, and no reference into it outlives the value.
         let unmapped = unsafe { munmap(self.base.as_ptr().cast(), self.bytes) };
         debug_assert!(unmapped.is_ok());
     }

@@ -1,4 +1,4 @@
-//! The only module that names aya: loads the programs, attaches them, and hands out their maps as rows.
+//! BPF programs: loads and attaches them, and provides their maps as rows. No other module uses aya.
 
 pub mod btf;
 mod built;
@@ -38,35 +38,36 @@ pub use self::{
     tasks::{Maps, Object, Verified},
 };
 
-/// Do the programs log their rare paths?
+/// Whether the programs log their rare paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Log {
-    /// Nothing; the verifier drops the code.
+    /// No log; the verifier drops the code.
     #[default]
     Off,
-    /// To stderr.
+    /// Log to stderr.
     On,
 }
 
-/// How to load, beyond what the plan says. By default in the best way, with the types that the kernel carries, and silently.
+/// Options of loading, beyond the plan. By default in the best way, with the types that the kernel carries,
+/// and without a log.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// A way of attaching; the best that works if none is named.
+    /// Way of attaching; the best that works if none is given.
     pub attach: Option<Attach>,
-    /// A file with the kernel's types, for kernels that do not carry them.
+    /// File with the kernel's types, for kernels that do not carry them.
     pub btf: Option<PathBuf>,
-    /// Logging.
+    /// Logging of rare paths.
     pub log: Log,
 }
 
-/// Do maps count as locked memory here? They did before Linux 5.11.
+/// Returns whether maps count as locked memory here. They did before Linux 5.11.
 #[must_use]
 pub fn maps_are_locked_memory() -> bool {
     !probe::has_5_11()
 }
 
-/// Gives freed memory back to the system: what loading took would stay with this process for good otherwise, and so would holes between
-/// rows that stay.
+/// Returns freed memory to the system. Memory used for loading, and holes between rows that stay, would
+/// otherwise stay with this process.
 pub fn release_memory() {
     #[cfg(target_env = "gnu")]
     // SAFETY: it takes no pointer, and any thread may call it at any time (malloc_trim(3)).
@@ -75,11 +76,12 @@ pub fn release_memory() {
     }
 }
 
-/// Has the kernel measure the cost of every program on the host until the descriptor is closed. Costs about 40 ns a run.
+/// Makes the kernel measure the cost of every program on the host until the descriptor is closed. Costs about
+/// 40 ns per run.
 ///
 /// # Errors
 ///
-/// Linux before 5.8, or no rights.
+/// Linux before 5.8, or missing rights.
 pub fn measure_costs() -> Result<OwnedFd, Error> {
     let descriptor = aya::sys::enable_stats(aya::sys::Stats::RunTime).map_err(Error::other)?;
     descriptor.as_fd().try_clone_to_owned()

@@ -1,7 +1,7 @@
-//! Which PID namespace this process is in, so that the programs give the ids that its user knows.
+//! PID namespace of this process, in which the programs report ids to its user.
 //!
-//! User space sees neither the ids of namespaces above its own nor how many there are. A program of a few instructions, run
-//! once by this process for itself, reads that from its own `struct pid`.
+//! User space sees neither the ids of namespaces above its own nor their number. A program of a few
+//! instructions, run once by this process for itself, reads the level from its own `struct pid`.
 
 use std::{fs::read_link, io, os::fd::AsFd as _, path::Path};
 
@@ -18,19 +18,21 @@ use crate::machine::pid_namespace::check;
 /// Inode of the first PID namespace (`PROC_PID_INIT_INO`, include/linux/proc_ns.h).
 pub const FIRST: u32 = 0xEFFF_FFFC;
 
-/// Inode of this process's PID namespace; `None` if the kernel does not say, which then has only one.
+/// Returns the inode of this process's PID namespace; `None` if the kernel does not report it, which then has
+/// only one.
 #[must_use]
 pub fn inode(root: &Path) -> Option<u32> {
     let link = read_link(root.join("proc/self/ns/pid")).ok()?;
     link.to_str()?.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok()
 }
 
-/// What the programs need to give ids of this process's PID namespace; all zero in the first one. Needs CAP_BPF and
-/// CAP_PERFMON where it is another one.
+/// Returns the configuration for ids of this process's PID namespace; all zero in the first one. Needs
+/// CAP_BPF and CAP_PERFMON in any other.
 ///
 /// # Errors
 ///
-/// /proc is of another namespace, a field is missing, or the kernel does not run a program for us (before Linux 5.10).
+/// /proc is of another namespace, a field is missing, or the kernel does not run the program (before Linux
+/// 5.10).
 pub(super) fn read(root: &Path, btf: &Btf) -> Result<PidNamespace, LoadError> {
     check(root).map_err(PidNamespaceError::from)?;
     let Some(inode) = inode(root).filter(|&inode| inode != FIRST) else { return Ok(PidNamespace::ZERO) };
@@ -39,7 +41,7 @@ pub(super) fn read(root: &Path, btf: &Btf) -> Result<PidNamespace, LoadError> {
     };
     let (task_pid, pid_level) = (offset("task_struct", "thread_pid")?, offset("pid", "level")?);
     let level = own_level(task_pid, pid_level).map_err(PidNamespaceError::Level)?;
-    // `struct upid { int nr; struct pid_namespace *ns; }`, one a level.
+    // `struct upid { int nr; struct pid_namespace *ns; }`, one per level.
     let (number, namespace) = (offset("upid", "nr")?, offset("upid", "ns")?);
     let upid_bytes = namespace + size_of::<u64>() as u32;
     let upid = offset("pid", "numbers")? + level * upid_bytes;
@@ -55,7 +57,7 @@ pub(super) fn read(root: &Path, btf: &Btf) -> Result<PidNamespace, LoadError> {
     })
 }
 
-/// How far below the first PID namespace this process's own is.
+/// Returns the number of levels from the first PID namespace down to this process's own.
 fn own_level(task_pid: u32, pid_level: u32) -> io::Result<u32> {
     let program = reader(task_pid, pid_level);
     let attributes = ProgLoad {
@@ -68,7 +70,7 @@ fn own_level(task_pid: u32, pid_level: u32) -> io::Result<u32> {
     run(load(attributes)?.as_fd())
 }
 
-/// The program: returns `bpf_get_current_task()->thread_pid->level`.
+/// Returns the program, which returns `bpf_get_current_task()->thread_pid->level`.
 fn reader(task_pid: u32, pid_level: u32) -> [Instruction; 15] {
     /// Operations (include/uapi/linux/bpf_common.h, bpf.h) and helpers.
     const MOVE: u8 = 0xbf;
@@ -78,7 +80,7 @@ fn reader(task_pid: u32, pid_level: u32) -> [Instruction; 15] {
     const LOAD_U32: u8 = 0x61;
     const GET_CURRENT_TASK: i32 = 35;
     const PROBE_READ_KERNEL: i32 = 113;
-    /// Where a value is read to, below the stack's end (register 10).
+    /// Offset that a value is read to, below the stack's end (register 10).
     const ROOM: i16 = -8;
     let step = |code, (to, from): (u8, u8), offset, immediate| Instruction {
         code,

@@ -1,4 +1,5 @@
-//! Asks the kernel what it has, by making the smallest map or program that needs it. What is made is gone at once.
+//! Probes of the kernel's features: each makes the smallest map or program that needs the feature, and frees
+//! it at once.
 
 use std::ffi::CStr;
 
@@ -14,23 +15,23 @@ use super::{
     system_call::{CALL, EXIT, Instruction, ProgLoad, load},
 };
 
-/// `enum bpf_prog_type` and `enum bpf_attach_type`, include/uapi/linux/bpf.h.
+/// Values of `enum bpf_prog_type` and `enum bpf_attach_type`, include/uapi/linux/bpf.h.
 const TYPE_TRACING: u32 = 26;
 const ATTACH_RAW_TP: u32 = 23;
-/// The helper `bpf_task_storage_get`.
+/// Number of the helper `bpf_task_storage_get`.
 const TASK_STORAGE_GET: i32 = 156;
 
-/// What the verifier says of a helper that it does not have, or not for the type of program (kernel/bpf/verifier.c,
-/// `check_helper_call`; the second since Linux 6.13).
+/// Messages of the verifier for a helper that does not exist, or not for the type of program
+/// (kernel/bpf/verifier.c, `check_helper_call`; the second since Linux 6.13).
 const NO_HELPER: [&str; 3] = ["unknown func ", "program of this type cannot use helper ", "invalid func "];
 
-/// Asks for everything. `tracepoint` is the id of a typed tracepoint in the kernel's own types, if it has any.
+/// Runs all probes. `tracepoint` is the id of a typed tracepoint in the kernel's own types, if there is one.
 pub(super) fn all(tracepoint: Option<u32>) -> Probes {
     let ring_buffer = map(MapType::RingBuf);
     let (typed_tracepoints, storage_in_tracing) =
         tracepoint.map_or((Answer::Unknown, Answer::Unknown), tracing);
-    // A program that may use it says that it is there. Making such a map costs a grace period of RCU, tens of
-    // milliseconds, when it goes (kernel/bpf/bpf_local_storage.c, `bpf_local_storage_map_free`).
+    // A program that may use it shows that it exists. Freeing such a map costs a grace period of RCU, tens of
+    // milliseconds (kernel/bpf/bpf_local_storage.c, `bpf_local_storage_map_free`).
     let task_storage = match storage_in_tracing {
         Answer::Yes => Answer::Yes,
         _ => map(MapType::TaskStorage).unwrap_or(Answer::Unknown),
@@ -42,20 +43,22 @@ pub(super) fn all(tracepoint: Option<u32>) -> Probes {
         task_storage,
         typed_tracepoints,
         storage_in_tracing,
-        // That depends on what is to be counted.
+        // It depends on the plan.
         every_task: Answer::Yes,
     }
 }
 
-/// Has the kernel what came with Linux 5.11? There BPF maps stopped counting as locked memory, and hash maps became
-/// safe to write from an NMI (kernel/bpf/hashtab.c, `map_locked`); neither can be asked for, but the helper
-/// `bpf_ktime_get_coarse_ns` came with them. A socket filter asks, for tracing programs lost the helper in Linux 5.16.
+/// Returns whether the kernel has the features of Linux 5.11. There BPF maps stopped counting as locked
+/// memory, and hash maps became safe to write from an NMI (kernel/bpf/hashtab.c, `map_locked`). Neither can
+/// be probed, but the helper `bpf_ktime_get_coarse_ns` came with them. The probe is a socket filter, because
+/// tracing programs lost the helper in Linux 5.16.
 pub(super) fn has_5_11() -> bool {
     let helper = BpfHelper::BPF_FUNC_ktime_get_coarse_ns;
     is_helper_supported(ProgramType::SocketFilter, helper).unwrap_or(true)
 }
 
-/// Can a program on a perf event find the registers that a task entered the kernel with (`bpf_task_pt_regs`, Linux 5.15)?
+/// Returns whether a program on a perf event can find the registers that a task entered the kernel with
+/// (`bpf_task_pt_regs`, Linux 5.15).
 pub(super) fn finds_user_registers() -> bool {
     is_helper_supported(ProgramType::PerfEvent, BpfHelper::BPF_FUNC_task_pt_regs).unwrap_or(false)
 }
@@ -68,8 +71,8 @@ fn map(kind: MapType) -> Result<Answer, Option<Errno>> {
     }
 }
 
-/// Are there programs on typed tracepoints, and may they use task storage? The program that asks cannot be valid, for
-/// the map is missing: what counts is what the verifier trips over.
+/// Probes programs on typed tracepoints, and task storage in them. The probing program cannot be valid,
+/// because the map is missing. The verifier's error decides.
 fn tracing(tracepoint: u32) -> (Answer, Answer) {
     let instruction = |code, immediate| Instruction { code, registers: 0, offset: 0, immediate };
     let instructions = [instruction(CALL, TASK_STORAGE_GET), instruction(EXIT, 0)];
@@ -91,20 +94,21 @@ fn tracing(tracepoint: u32) -> (Answer, Answer) {
     judge(loaded.map(drop).map_err(|error| Errno::from_io_error(&error)), &said)
 }
 
-/// What the end of the attempt means for programs on typed tracepoints, and for task storage in them.
+/// Returns the results for programs on typed tracepoints, and for task storage in them, from the verifier's
+/// result.
 fn judge(loaded: Result<(), Option<Errno>>, said: &str) -> (Answer, Answer) {
     match loaded {
         Ok(()) => (Answer::Yes, Answer::Yes),
         Err(_) if NO_HELPER.iter().any(|words| said.contains(words)) => (Answer::Yes, Answer::No),
         Err(_) if !said.is_empty() => (Answer::Yes, Answer::Yes),
-        // The verifier was not reached: no such type of program, or (E2BIG) no such attributes.
+        // The verifier did not run: no such type of program, or (E2BIG) no such attributes.
         Err(Some(Errno::INVAL | Errno::TOOBIG)) => (Answer::No, Answer::No),
         Err(_) => (Answer::Unknown, Answer::Unknown),
     }
 }
 
-/// Can tasks that wait for a futex be frozen, and does their state say so, in the kernel with this release? No type of the kernel's and no
-/// helper came with it (kernel/futex/waitwake.c, `TASK_FREEZABLE`).
+/// Returns whether tasks that wait for a futex can be frozen, and their state shows it, in the kernel with
+/// this release. It came without a new type or helper to probe (kernel/futex/waitwake.c, `TASK_FREEZABLE`).
 pub(super) fn futexes_freeze(release: &[u8]) -> bool {
     const SINCE: [u32; 2] = [6, 1];
     let mut numbers = release.split(|byte| !byte.is_ascii_digit());

@@ -1,4 +1,4 @@
-//! Records of the ring buffer, from bytes to values.
+//! Records of the ring buffer, parsed from bytes to values.
 
 use std::{
     io,
@@ -16,94 +16,94 @@ use tokio::io::unix::AsyncFd;
 
 use crate::untrusted::Untrusted;
 
-/// One record.
+/// Record of the ring buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// A late timer, classified.
+    /// Late timer, classified.
     Gap(Box<Late>),
-    /// A sample with its stacks, innermost first.
+    /// Sample with its stacks, innermost first.
     Stack {
-        /// Who and where.
+        /// Header of the record.
         header: ring::Stack,
-        /// Kernel addresses.
+        /// Addresses of the kernel stack.
         kernel: Vec<u64>,
-        /// User addresses.
+        /// Addresses of the user stack.
         user: Vec<u64>,
     },
-    /// A sample with its stacks, and what its user stack is unwound from.
+    /// Sample with its stacks, and the start of the unwinding of its user stack.
     StackCopy {
-        /// Who and where.
+        /// Header of the record.
         header: ring::Stack,
-        /// Registers, and whether there is a copy.
+        /// Registers, and the status of the copy.
         copy: ring::StackCopy,
-        /// Kernel addresses.
+        /// Addresses of the kernel stack.
         kernel: Vec<u64>,
-        /// User addresses, by frame pointers.
+        /// Addresses of the user stack, by frame pointers.
         user: Vec<u64>,
-        /// The stack from its pointer on; nothing unless it was copied.
+        /// Stack from its pointer on; empty unless it was copied.
         stack: Bytes,
     },
-    /// The stack of a task that blocks.
+    /// Stack of a blocking task.
     OffCpuStack {
-        /// Who and since when.
+        /// Header of the record.
         header: ring::OffCpuStack,
-        /// What it entered the kernel with.
+        /// User state of the task at its entry to the kernel.
         entered: Box<ring::Entered>,
-        /// Kernel addresses, innermost first.
+        /// Addresses of the kernel stack, innermost first.
         kernel: Vec<u64>,
-        /// User addresses, innermost first.
+        /// Addresses of the user stack, innermost first.
         user: Vec<u64>,
     },
-    /// A wait is over whose stack came before.
+    /// End of a wait with an earlier stack.
     Unblocked(ring::Unblocked),
-    /// A process was sampled for the first time.
+    /// First sample of a process.
     Seen(u32),
-    /// A process executed another program.
+    /// Exec of another program by a process.
     Exec {
-        /// Process.
+        /// Id of the process.
         tgid: u32,
-        /// When (CLOCK_MONOTONIC, ns).
+        /// Time of the exec (CLOCK_MONOTONIC, ns).
         at_ns: u64,
     },
-    /// A process begins.
+    /// Start of a process.
     Fork {
-        /// Process.
+        /// Id of the process.
         tgid: u32,
-        /// Process that forked it.
+        /// Id of the process that forked it.
         parent: u32,
-        /// When (CLOCK_MONOTONIC, ns).
+        /// Time of the fork (CLOCK_MONOTONIC, ns).
         at_ns: u64,
     },
-    /// A cgroup was created.
+    /// Creation of a cgroup.
     Cgroup {
-        /// Its id.
+        /// Id of the cgroup.
         id: u64,
-        /// Its path.
+        /// Path of the cgroup.
         path: Untrusted,
     },
-    /// A cgroup was created that is no target.
+    /// Creation of a cgroup that is not a target.
     OtherCgroup {
-        /// Its id.
+        /// Id of the cgroup.
         id: u64,
-        /// Its path.
+        /// Path of the cgroup.
         path: Untrusted,
-        /// When, in ns of CLOCK_MONOTONIC.
+        /// Time of the creation, in ns of CLOCK_MONOTONIC.
         made_ns: u64,
     },
-    /// A wait for a CPU that found no place among the charges.
+    /// Wait for a CPU that has no place among the charges.
     Charge(ring::Charge),
-    /// Owner slots run short.
+    /// Shortage of owner slots.
     Pressure,
 }
 
-/// Is it a sample with its stacks?
+/// Returns whether a record is a sample with its stacks.
 #[must_use]
 pub fn is_stack(bytes: &[u8]) -> bool {
     read::<u32>(bytes) == Some(ring::STACK)
 }
 
 impl Record {
-    /// Reads a record. `None` if it is of a kind or length that this version does not write.
+    /// Reads a record. Returns `None` if it has a kind or length that this version does not write.
     #[must_use]
     pub fn parse(mut bytes: Bytes) -> Option<Self> {
         match read::<u32>(&bytes)? {
@@ -170,7 +170,7 @@ fn addresses(bytes: &mut Bytes, length: u32) -> Option<Vec<u64>> {
     Some(std::iter::from_fn(|| (part.len() >= 8).then(|| part.get_u64_ne())).collect())
 }
 
-/// The ring buffer's reader. Readable when a record asks for attention.
+/// Reader of the ring buffer. Readable when a record wakes it up.
 pub struct Ring(RingBuf<MapData>);
 
 impl Ring {
@@ -178,18 +178,19 @@ impl Ring {
         Self(ring)
     }
 
-    /// Makes the reader one that can be awaited. Needs a tokio runtime.
+    /// Makes the reader awaitable. Needs a tokio runtime.
     ///
     /// # Errors
     ///
     /// The runtime cannot watch another descriptor.
     pub fn watch(self) -> io::Result<AsyncFd<Self>> {
-        // SAFETY: the descriptor belongs to the map, which `Ring` owns and never changes or closes before its drop.
+        // SAFETY: the descriptor belongs to the map, which `Ring` owns and never changes or closes before its
+        // drop.
         let watched = unsafe { AsyncFd::register(self) };
         watched.map_err(|error| error.into_parts().1)
     }
 
-    /// Takes every record out, in order. Stacks come by the thousand and repeat, so nothing is copied here.
+    /// Takes every record out, in order. Stacks come by the thousand and repeat, so no bytes are copied here.
     pub fn take_all(&mut self, mut each: impl FnMut(&[u8])) {
         while let Some(record) = self.0.next() {
             each(&record);

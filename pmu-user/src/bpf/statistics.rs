@@ -1,5 +1,5 @@
-//! What the kernel knows of a program that runs, in one system call a program: aya does not tell of runs that were left out, and what
-//! /proc says of a descriptor takes eight.
+//! Statistics of a running program, in one system call per program. aya does not report skipped runs, and
+//! reading /proc for a descriptor takes eight system calls.
 
 use std::{
     io,
@@ -8,16 +8,17 @@ use std::{
 
 use super::system_call::call;
 
-/// `BPF_OBJ_GET_INFO_BY_FD` of `enum bpf_cmd`, include/uapi/linux/bpf.h.
+/// Command `BPF_OBJ_GET_INFO_BY_FD` of `enum bpf_cmd`, include/uapi/linux/bpf.h.
 const GET_INFO: u32 = 15;
 
-/// Words of `struct bpf_prog_info` of Linux 5.16, and those that are wanted: `run_time_ns` and `run_cnt` (5.1), `recursion_misses` (5.12).
+/// Words of `struct bpf_prog_info` of Linux 5.16, and the wanted ones: `run_time_ns` and `run_cnt` (5.1),
+/// `recursion_misses` (5.12).
 const WORDS: usize = 29;
 const RUN_TIME_NS: usize = 24;
 const RUNS: usize = 25;
 const MISSED: usize = 26;
 
-/// The attributes of that call.
+/// Attributes of that call.
 #[repr(C)]
 struct GetInfo {
     descriptor: u32,
@@ -25,22 +26,23 @@ struct GetInfo {
     info: u64,
 }
 
-/// What a program has done so far.
+/// Statistics of a program so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Statistics {
-    /// Runs while the kernel measured.
+    /// Number of runs while the kernel measured.
     pub(super) runs: u64,
-    /// Time of those, in ns.
+    /// Time of those runs, in ns.
     pub(super) ns: u64,
-    /// Runs that the kernel left out because the program was at work on that CPU already; 0 on kernels older than 5.12, which do not say.
+    /// Runs that the kernel skipped because the program already ran on that CPU; 0 on kernels before 5.12,
+    /// which do not report it.
     pub(super) missed: u64,
 }
 
-/// The statistics of the program behind `descriptor`. Takes no right.
+/// Returns the statistics of the program behind `descriptor`. Needs no rights.
 ///
 /// # Errors
 ///
-/// It is no program.
+/// It is not a program.
 pub(super) fn of_program(descriptor: BorrowedFd<'_>) -> io::Result<Statistics> {
     let mut words = [0_u64; WORDS];
     let mut attributes = GetInfo {

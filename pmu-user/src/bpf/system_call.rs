@@ -1,26 +1,26 @@
-//! The system call bpf(2), for what aya does not do: maps of other sizes or with other flags than its own, and programs of a few instructions that
-//! this process runs itself.
+//! System call bpf(2), for operations that aya lacks: maps of other sizes or with other flags than its own,
+//! and programs of a few instructions that this process runs itself.
 
 use std::{
     io,
     os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd},
 };
 
-/// `enum bpf_cmd`, include/uapi/linux/bpf.h.
+/// Commands of `enum bpf_cmd`, include/uapi/linux/bpf.h.
 const MAP_CREATE: u32 = 0;
 const MAP_UPDATE_ELEM: u32 = 2;
 const PROG_LOAD: u32 = 5;
 const PROG_TEST_RUN: u32 = 10;
 const MAP_FREEZE: u32 = 22;
-/// `enum bpf_map_type`.
+/// Value of `enum bpf_map_type`.
 const ARRAY: u32 = 2;
-/// `enum bpf_prog_type`.
+/// Value of `enum bpf_prog_type`.
 pub(super) const TYPE_RAW_TRACEPOINT: u32 = 17;
-/// `BPF_JMP | BPF_CALL` and `BPF_JMP | BPF_EXIT`, include/uapi/linux/bpf_common.h and bpf.h.
+/// Operations `BPF_JMP | BPF_CALL` and `BPF_JMP | BPF_EXIT`, include/uapi/linux/bpf_common.h and bpf.h.
 pub(super) const CALL: u8 = 0x85;
 pub(super) const EXIT: u8 = 0x95;
 
-/// The head of `union bpf_attr` for `BPF_MAP_CREATE`, include/uapi/linux/bpf.h.
+/// Head of `union bpf_attr` for `BPF_MAP_CREATE`, include/uapi/linux/bpf.h.
 #[repr(C)]
 pub(super) struct MapCreate {
     pub(super) map_type: u32,
@@ -32,12 +32,12 @@ pub(super) struct MapCreate {
 }
 
 impl MapCreate {
-    /// An array of one entry of 8 bytes.
+    /// Array of one entry of 8 bytes.
     pub(super) const ARRAY: Self =
         Self { map_type: ARRAY, key_size: 4, value_size: 8, max_entries: 1, map_flags: 0, inner_map_fd: 0 };
 }
 
-/// The same for `BPF_MAP_UPDATE_ELEM`.
+/// Head of the same for `BPF_MAP_UPDATE_ELEM`.
 #[repr(C)]
 struct MapUpdate {
     map_fd: u32,
@@ -47,7 +47,7 @@ struct MapUpdate {
     flags: u64,
 }
 
-/// The head of `union bpf_attr` for `BPF_PROG_LOAD`, include/uapi/linux/bpf.h.
+/// Head of `union bpf_attr` for `BPF_PROG_LOAD`, include/uapi/linux/bpf.h.
 #[derive(Default)]
 #[repr(C)]
 pub(super) struct ProgLoad {
@@ -73,7 +73,7 @@ pub(super) struct ProgLoad {
     pub(super) attach_btf_id: u32,
 }
 
-/// `struct bpf_insn`.
+/// Instruction, as `struct bpf_insn`.
 #[repr(C)]
 pub(super) struct Instruction {
     pub(super) code: u8,
@@ -82,7 +82,7 @@ pub(super) struct Instruction {
     pub(super) immediate: i32,
 }
 
-/// The same for `BPF_PROG_TEST_RUN`.
+/// Head of `union bpf_attr` for `BPF_PROG_TEST_RUN`.
 #[derive(Default)]
 #[repr(C)]
 struct TestRun {
@@ -102,10 +102,10 @@ struct TestRun {
     cpu: u32,
 }
 
-/// Makes the system call, which may write to its attributes; what it returns.
+/// Makes the system call, which may write to its attributes. Returns its result.
 pub(super) fn call<T>(command: u32, attributes: &mut T) -> io::Result<i32> {
     let attributes = std::ptr::from_mut(attributes);
-    // SAFETY: the attributes are of the size that is passed, and what they point to outlives the call.
+    // SAFETY: the attributes are of the size that is passed, and the memory they point to outlives the call.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command, attributes, size_of::<T>()) };
     match i32::try_from(result) {
         Ok(result) if result >= 0 => Ok(result),
@@ -113,19 +113,19 @@ pub(super) fn call<T>(command: u32, attributes: &mut T) -> io::Result<i32> {
     }
 }
 
-/// Makes what the command makes, and returns its descriptor.
+/// Runs a command that creates an object, and returns its descriptor.
 fn make<T>(command: u32, mut attributes: T) -> io::Result<OwnedFd> {
     let descriptor = call(command, &mut attributes)?;
-    // SAFETY: the kernel just gave us this descriptor.
+    // SAFETY: the kernel just returned this descriptor.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
-/// Makes a map.
+/// Creates a map.
 pub(super) fn create(attributes: MapCreate) -> io::Result<OwnedFd> {
     make(MAP_CREATE, attributes)
 }
 
-/// Sets an entry of an array whose values are of this type.
+/// Sets an entry of an array with values of this type.
 pub(super) fn update<T>(map: BorrowedFd<'_>, index: u32, value: &T) -> io::Result<()> {
     let mut attributes = MapUpdate {
         map_fd: map.as_raw_fd().cast_unsigned(),
@@ -137,17 +137,17 @@ pub(super) fn update<T>(map: BorrowedFd<'_>, index: u32, value: &T) -> io::Resul
     call(MAP_UPDATE_ELEM, &mut attributes).map(drop)
 }
 
-/// Lets no system call change a map any more.
+/// Freezes a map: system calls can no longer change it.
 pub(super) fn freeze(map: BorrowedFd<'_>) -> io::Result<()> {
     call(MAP_FREEZE, &mut map.as_raw_fd()).map(drop)
 }
 
-/// Has the kernel verify a program.
+/// Makes the kernel verify a program.
 pub(super) fn load(attributes: ProgLoad) -> io::Result<OwnedFd> {
     make(PROG_LOAD, attributes)
 }
 
-/// Runs a program on a raw tracepoint in this thread (Linux 5.10); what it returns.
+/// Runs a program on a raw tracepoint in this thread (Linux 5.10). Returns its result.
 pub(super) fn run(program: BorrowedFd<'_>) -> io::Result<u32> {
     let mut attributes = TestRun { prog_fd: program.as_raw_fd().cast_unsigned(), ..TestRun::default() };
     call(PROG_TEST_RUN, &mut attributes)?;

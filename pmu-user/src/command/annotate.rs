@@ -19,15 +19,17 @@ use crate::{
     },
 };
 
-/// Choices about single functions.
+/// Options for single functions.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct AnnotateArgs {
-    /// Show this function by source line and instruction, in place of the report; `*` and `?` stand for any text and any character.
-    /// Instructions are decoded (of x86-64) if its file is below a folder of --symfs, with the build id that was recorded
+    /// Show this function by source line and instruction instead of the report; `*` and `?` match any text
+    /// and any character. Instructions are decoded (x86-64) if a --symfs folder has its file with the
+    /// recorded build id
     #[arg(long, value_name = "FUNCTION", conflicts_with_all = ["html", "format", "hdr_log", "sections", "interval"],
           help_heading = "Code")]
     annotate: Option<String>,
-    /// Folder with source files, by the path that the code names or by their names; `/` is this host's (repeatable)
+    /// Read source files from this folder, by the path in the debug information or by file name; `/` is this
+    /// host's (repeatable)
     #[arg(long, value_name = "DIR", requires = "annotate", conflicts_with = "redact", help_heading = "Code")]
     source: Vec<PathBuf>,
 }
@@ -36,7 +38,7 @@ pub(super) struct AnnotateArgs {
 const SOURCE_BYTES_MAX: u64 = 8 << 20;
 
 impl AnnotateArgs {
-    /// The function, if one is asked for.
+    /// Returns the requested function, if any.
     pub(super) fn function(&self) -> Option<&str> {
         self.annotate.as_deref()
     }
@@ -59,7 +61,7 @@ impl AnnotateArgs {
     }
 }
 
-/// Adds the instructions of a function's file, or says why there are none.
+/// Adds the instructions of a function's file, or the reason why there are none.
 fn add_instructions(function: &mut Annotated, symfs: &[PathBuf]) {
     let hit = function.instructions.first().map(|one| one.offset);
     let found = match (&function.build_id, &function.module, hit) {
@@ -81,7 +83,7 @@ struct Sources<'a> {
 }
 
 impl Sources<'_> {
-    /// The text of a line, if a folder has its file.
+    /// Returns the text of a line, if a folder has its file.
     fn text(&self, line: &Line) -> Option<Untrusted> {
         let mut known = self.known.borrow_mut();
         let lines = known.entry(line.file.clone()).or_insert_with(|| self.read(&line.file));

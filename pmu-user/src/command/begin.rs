@@ -1,4 +1,4 @@
-//! How a command begins, and who learns that counting has begun.
+//! Start of a measuring command, and the report that counting has begun.
 
 use std::{
     cell::LazyCell,
@@ -29,22 +29,22 @@ use crate::{
     session::launch::{Inherited, User, take_descriptor},
 };
 
-/// Choices that every command which measures has.
+/// Options of every command that measures.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Begin {
-    /// Run the command as this user: a name, UID or UID:GID; by default as who called sudo
+    /// Run the command as this user: a name, UID or UID:GID [default: the user that called sudo]
     #[arg(long = "as", value_name = "USER", requires = "command", help_heading = "Target")]
     user: Option<String>,
-    /// Write a line to this open descriptor once counting has begun, and close it
+    /// Write a line to this open file descriptor once counting has begun, and close it
     #[arg(long, value_name = "FD", value_parser = ready_fd, help_heading = "Time")]
     ready_fd: Option<ReadyFd>,
 }
 
-/// A descriptor that somebody waits at the other end of.
+/// Descriptor to which the start of counting is reported.
 #[derive(Clone, Debug)]
 struct ReadyFd(Arc<Mutex<Option<File>>>);
 
-/// Takes the descriptor at once: nothing has been opened yet that could have its number.
+/// Takes the descriptor at once, before any file is opened that could get its number.
 fn ready_fd(text: &str) -> Result<ReadyFd, String> {
     let number = text.parse().ok().filter(|&number| number >= 0);
     let number = number.ok_or_else(|| format!("`{text}` is not the number of a descriptor"))?;
@@ -53,7 +53,8 @@ fn ready_fd(text: &str) -> Result<ReadyFd, String> {
 }
 
 impl Begin {
-    /// What the command is to have. Call before anything is changed: it is what this process has.
+    /// Returns the state that the command inherits. Call it before anything is changed: it is read from this
+    /// process.
     pub(super) fn inherited(&self, root: &Path, talks: bool, keep: &Keep) -> Result<Inherited, Usage> {
         let user = match self.user.as_deref() {
             Some(user) => Some(User::find(user, root).map_err(Usage)?),
@@ -62,15 +63,15 @@ impl Begin {
         if let (Some(user), None, true) = (&user, &self.user, talks) {
             let name = if keep.redaction.is_on() { "the user".to_owned() } else { user.in_words() };
             output::talk(&format!(
-                "the command runs as {name}, who called sudo; `--as root` keeps it root's"
+                "the command runs as {name}, the user who called sudo; `--as root` runs it as root"
             ));
         }
         let inherited = Inherited::read().for_user(user);
         Ok(if keep.is_stdout() { inherited.without_stdout() } else { inherited })
     }
 
-    /// Becomes the command, where not even counting is possible, and returns only if that fails. As another user it is not run: that is
-    /// what measuring would have done.
+    /// Replaces this process with the command, where not even counting is possible, and returns only if that
+    /// fails. A command for another user is not run: measuring would have started it as that user.
     ///
     /// # Errors
     ///
@@ -87,7 +88,8 @@ impl Begin {
         Err(command.exec().into())
     }
 
-    /// Says that counting has begun: on stderr if `talks`, with what Ctrl-C then prints, and to who waits for it.
+    /// Reports that counting has begun: on stderr if `talks`, with what Ctrl-C then prints, and to the
+    /// waiting descriptor.
     pub(super) fn announce(&self, talks: bool, results: &str) {
         if talks && output::is_watched() {
             output::talk(&format!("counting; Ctrl-C ends it and prints the {results}"));
@@ -97,17 +99,18 @@ impl Begin {
         self.tell();
     }
 
-    /// Tells who waits at the descriptor, once.
+    /// Writes a line to the waiting descriptor, once.
     pub(super) fn tell(&self) {
         let Some(ReadyFd(file)) = &self.ready_fd else { return };
         let file = file.lock().ok().and_then(|mut file| file.take());
-        // Who does not wait any more misses nothing.
+        // A reader that no longer waits misses nothing.
         let _ = file.map(|mut file| file.write_all(b"counting\n"));
     }
 }
 
-/// The host, whose /proc speaks of the same ids as we and our user do, and which gives us the memory that measuring takes. The first
-/// thing that every command which measures asks for: from here on it has the CPU before what it measures.
+/// Reads the host, after checks that /proc has this process's PID namespace and that the memory limit allows
+/// measuring. Every measuring command calls this first. It raises the priority of this process above what is
+/// measured.
 pub(super) fn read_machine(root: &Path) -> anyhow::Result<Machine> {
     Inherited::raise_priority();
     pid_namespace::check(root)?;
@@ -116,7 +119,7 @@ pub(super) fn read_machine(root: &Path) -> anyhow::Result<Machine> {
     Ok(machine)
 }
 
-/// Asks the core PMUs what they really count, where metrics of theirs are wanted.
+/// Probes what the core PMUs really count, where their metrics are wanted.
 pub(super) fn probe(machine: &mut Machine, wanted: &WantedMetrics, root: &Path) {
     if *wanted != WantedMetrics::None && machine.no_core_pmu().is_none() {
         let catalog = Catalog::read_cores(root).unwrap_or_default();
@@ -124,7 +127,7 @@ pub(super) fn probe(machine: &mut Machine, wanted: &WantedMetrics, root: &Path) 
     }
 }
 
-/// Says which cgroup a name stands for, where others have it, too.
+/// Reports which cgroup a name stands for, where others have the same name.
 pub(super) fn say_which(names: &[String], machine: &Machine) {
     for name in names {
         let others = machine.cgroups.others_called(name);
@@ -134,12 +137,12 @@ pub(super) fn say_which(names: &[String], machine: &Machine) {
     }
 }
 
-/// Says which names mean no cgroup yet.
+/// Reports which names match no cgroup yet.
 pub(super) fn say_who_is_awaited(names: &[String], machine: &Machine, root: &Path) {
     let containers = LazyCell::new(|| Containers::read_with_processes(root));
     for name in names.iter().filter(|name| Follow::of(name).is_some()) {
         if container::resolve(name, &machine.cgroups, &containers, root).is_err() {
-            output::talk(&format!("`{name}` means no cgroup yet; those that it comes to mean count"));
+            output::talk(&format!("`{name}` matches no cgroup yet; later matches are counted"));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `pmbpf diff`: two recordings, or two groups of them, compared.
+//! `pmbpf diff`: comparison of two recordings, or two groups of them.
 
 mod regress;
 #[cfg(test)]
@@ -23,20 +23,20 @@ use crate::{
     view::diff::Comparison,
 };
 
-/// Arguments.
+/// Arguments of `pmbpf diff`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = super::examples::DIFF)]
 pub(super) struct Args {
-    /// Recordings of the first side, separated by commas: what is compared against
+    /// Recordings of the first side, the baseline, separated by commas
     #[arg(value_name = "A1,A2,…")]
     a: PathBuf,
     /// Recordings of the second side: one if the first has one, else at least two
     #[arg(value_name = "B1,B2,…")]
     b: PathBuf,
-    /// Exit with 3 if this metric is surely worse by more than this: regress:METRIC>N% (repeatable)
+    /// Exit with 3 if this metric is worse by more than N % (95 % interval): regress:METRIC>N% (repeatable)
     #[arg(long, value_name = "CONDITION")]
     fail_on: Vec<Regress>,
-    /// Hold --fail-on against the owner of this name, instead of the target
+    /// Apply --fail-on to the owner with this name instead of the target
     #[arg(long, value_name = "NAME", requires = "fail_on")]
     owner: Option<String>,
     /// Use the formulas of this perfmon directory instead of the built-in ones
@@ -48,16 +48,16 @@ pub(super) struct Args {
     output: output::Output,
 }
 
-/// What the recordings of a side hold.
+/// Contents of the recordings of one side.
 #[derive(Default)]
 struct Side {
     recorded: Vec<Recorded>,
     facts: Vec<Facts>,
-    /// Those that break off.
+    /// Names of recordings that break off.
     broken: Vec<String>,
 }
 
-/// Reads, compares, writes.
+/// Reads both sides, compares them and writes the result.
 pub(super) fn execute(args: &Args) -> anyhow::Result<u8> {
     args.page.check()?;
     let read = |names: &Path| Side::read(names, args.perfmon_dir.as_deref());
@@ -70,7 +70,7 @@ pub(super) fn execute(args: &Args) -> anyhow::Result<u8> {
         let why = "the recordings have no number in common; `pmbpf report` shows what each of them has";
         return Err(anyhow::anyhow!(why));
     }
-    // What cannot be held against the comparison is an error before anything is written.
+    // A condition that cannot be checked is an error before anything is written.
     let found = regress::found(&args.fail_on, args.owner.as_deref(), &diff)?;
     let comparison = Comparison { sides, facts: [&a.facts, &b.facts], conditions: &conditions, diff: &diff };
     if args.page.is_given() {
@@ -86,7 +86,7 @@ pub(super) fn execute(args: &Args) -> anyhow::Result<u8> {
     }
 }
 
-/// One recording a side, or several of each.
+/// Refuses anything but one recording per side or several on each.
 fn check(a: &Side, b: &Side) -> Result<(), Usage> {
     match (a.recorded.len(), b.recorded.len()) {
         (1, 1) | (2.., 2..) => Ok(()),
@@ -98,7 +98,7 @@ fn check(a: &Side, b: &Side) -> Result<(), Usage> {
 }
 
 impl Side {
-    /// Reads recordings whose names are separated by commas.
+    /// Reads the recordings of a list separated by commas.
     fn read(names: &Path, folder: Option<&Path>) -> anyhow::Result<Self> {
         let mut side = Self::default();
         let each = || names.as_os_str().as_bytes().split(|&byte| byte == b',');

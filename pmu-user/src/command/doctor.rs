@@ -1,4 +1,4 @@
-//! `pmbpf doctor`: what can be measured here, what cannot, why, and the least that would help. Changes nothing.
+//! `pmbpf doctor`: checks of what can be measured here, with causes and the smallest fix. Changes nothing.
 
 mod checks;
 
@@ -7,7 +7,7 @@ use std::path::Path;
 use super::output::{self, Stream};
 use crate::view::list::{Cell, Listing, Look};
 
-/// Arguments.
+/// Arguments of `pmbpf doctor`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = super::examples::DOCTOR)]
 pub(super) struct Args {
@@ -15,14 +15,14 @@ pub(super) struct Args {
     output: output::Output,
 }
 
-/// How well something works.
+/// Result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Status {
-    /// It works.
+    /// Works in full.
     Ok,
-    /// It works in part.
+    /// Works in part.
     Limited,
-    /// It does not.
+    /// Does not work.
     Missing,
 }
 
@@ -36,20 +36,20 @@ impl Status {
     }
 }
 
-/// One thing that was looked at.
+/// Check of one property of the host.
 #[derive(Debug)]
 struct Check {
     name: &'static str,
     status: Status,
-    /// What was found.
+    /// State that was found.
     found: String,
-    /// What does not work because of it.
+    /// Features that do not work because of it.
     disables: Option<String>,
-    /// The least that would help.
+    /// Smallest change that would help.
     fix: Option<String>,
 }
 
-/// Looks, and says. The exit code is 0 if `pmbpf run` works here.
+/// Runs all checks and writes them. Returns exit code 0 if `pmbpf run` works here.
 pub(super) fn execute(args: &Args) -> anyhow::Result<u8> {
     let (checks, code) = checks::all(Path::new("/"))?;
     let output = &args.output;

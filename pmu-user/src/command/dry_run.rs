@@ -1,4 +1,4 @@
-//! `--dry-run`: what would be opened, without opening anything, as a list of labels and what each says.
+//! `--dry-run`: list of what would be opened, by label, without opening anything.
 
 mod io;
 
@@ -24,7 +24,7 @@ use crate::{
     },
 };
 
-/// The plan of each source.
+/// Returns the plan of each source.
 pub(super) fn listing(sources: &Sources) -> Listing {
     let mut planned = Planned::default();
     if let Some(plan) = &sources.tasks {
@@ -42,7 +42,7 @@ pub(super) fn listing(sources: &Sources) -> Listing {
     planned.listing()
 }
 
-/// What would be opened, a row a fact.
+/// List of what would be opened, one row per fact.
 #[derive(Default)]
 struct Planned {
     sources: Vec<&'static str>,
@@ -50,7 +50,7 @@ struct Planned {
 }
 
 impl Planned {
-    /// Goes on with the plan of another source.
+    /// Begins the plan of another source.
     fn begin(&mut self, source: &'static str) {
         self.sources.push(source);
     }
@@ -59,20 +59,20 @@ impl Planned {
         self.row(what, value, None, "");
     }
 
-    /// A number that stands in the sentence, for machines.
+    /// Adds a row with the number in its sentence, for machines.
     fn row(&mut self, what: &str, value: &str, number: Option<u64>, unit: &str) {
         let source = self.sources.last().copied().unwrap_or_default();
         let [source, what, value, unit] = [source, what, value, unit].map(Cell::text);
         self.rows.push(vec![source, what, value, number.map_or(Cell::Empty, Cell::Number), unit]);
     }
 
-    /// A time, or what it means that there is none.
+    /// Adds a time, or the meaning of its absence.
     fn time(&mut self, what: &str, time: Option<Duration>, none: &str) {
         let words = time.map_or_else(|| none.to_owned(), |time| duration(time.as_nanos() as f64));
         self.row(what, &words, time.map(duration_ns), if time.is_some() { "ns" } else { "" });
     }
 
-    /// How often a run reports, and for how long it counts.
+    /// Adds the report interval and the duration of a run.
     fn times(&mut self, interval: Option<Duration>, length: Option<Duration>) {
         self.time("interval", interval, "none: one report at the end");
         self.time("duration", length, "until it is stopped, or the target is gone");
@@ -82,7 +82,7 @@ impl Planned {
         Listing {
             kind: "planned",
             columns: &["source", "what", "value", "number", "unit"],
-            // Of a single source nobody needs to be told.
+            // A single source needs no label.
             hidden: if self.sources.len() > 1 { &["number", "unit"] } else { &["source", "number", "unit"] },
             look: Look::Sheet("value"),
             rows: self.rows,
@@ -123,7 +123,7 @@ fn tasks(planned: &mut Planned, plan: &Plan, machine: &Machine) {
         |(turns, metrics): (&Multiplexing, &Metrics)| turns.descriptors() * plan.cpus_of(metrics).len();
     let events =
         plan.sampling.iter().map(on).sum::<usize>() + plan.by_core_type().map(of_cores).sum::<usize>();
-    // One tells whether a CPU still has the others.
+    // One event per CPU shows whether the CPU still has the others.
     let events = events + if plan.has_events() { plan.cpus.len() } else { 0 };
     planned.row("events", &format!("{events} descriptors"), Some(events as u64), "descriptors");
     let rows = u64::from(plan.slots) * u64::from(machine.cpu.possible) * plan.row_bytes();
@@ -137,7 +137,7 @@ fn tasks(planned: &mut Planned, plan: &Plan, machine: &Machine) {
     }
 }
 
-/// Groups of counters, how often each has its turn, and what they are for.
+/// Adds groups of counters, how often each has its turn, and what they are for.
 fn counters(planned: &mut Planned, plan: &Plan, (turns, metrics): (&Multiplexing, &Metrics)) {
     let Metrics { model, formulas, source, .. } = metrics;
     let on = metrics
@@ -162,7 +162,7 @@ fn counters(planned: &mut Planned, plan: &Plan, (turns, metrics): (&Multiplexing
     metrics.holds.iter().for_each(|hold| planned.says("held", hold));
 }
 
-/// The groups of the counters of one core PMU; `first` of them have turns from the start.
+/// Adds the groups of the counters of one core PMU; `first` of them have turns from the start.
 fn turns_of(planned: &mut Planned, plan: &Plan, (turns, first): (&Multiplexing, usize)) {
     let names = |group: &EventGroup| {
         group.events.iter().map(|event| event.name.as_str()).collect::<Vec<_>>().join(", ")
@@ -240,14 +240,14 @@ fn counts(planned: &mut Planned, plan: &CountPlan, machine: &Machine) {
     let counters: usize = targets.iter().map(|target| Counting::planned(&plan.groups, target)).sum();
     let words = format!("{counters} descriptors, no BPF program");
     planned.row("events", &words, Some(counters as u64), "descriptors");
-    // Where `kernel.perf_event_paranoid` is what most hosts have.
+    // Holds where `kernel.perf_event_paranoid` is as on most hosts.
     let needs =
         if of_cpus { "cap_perfmon" } else { "cap_perfmon to count in the kernel; none for user mode (:u)" };
     planned.says("needs", needs);
     plan.left_out.iter().for_each(|why| planned.says("missing", why));
 }
 
-/// An event on one PMU: what the kernel is told.
+/// Describes an event on one PMU, as it is passed to the kernel.
 fn instance(at: &Instance) -> String {
     let place = match &at.place {
         PmuCpus::Anywhere => String::new(),
@@ -275,7 +275,7 @@ mod tests {
         view::{Format, text::Style},
     };
 
-    /// What people are shown of a plan.
+    /// Returns the text of a plan.
     pub(super) fn shown(add: impl FnOnce(&mut Planned)) -> String {
         let mut planned = Planned::default();
         planned.begin("tasks");
@@ -285,7 +285,7 @@ mod tests {
         String::from_utf8(bytes).unwrap()
     }
 
-    /// What is printed for three levels on the simulated machine, and how many groups they take.
+    /// Returns the text for three levels on the simulated machine, and the number of groups that they take.
     fn printed(multiplex: Multiplex) -> (String, usize) {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/machines/simulated-two-dies");
         let (model, depth) = (Some("sapphirerapids".to_owned()), Depth::Level(3));

@@ -1,4 +1,4 @@
-//! `pmbpf eval`: metrics from counts that somebody else has counted.
+//! `pmbpf eval`: metrics from counts that were made elsewhere.
 
 use std::path::{Path, PathBuf};
 
@@ -17,21 +17,21 @@ use crate::{
     view::evaluation::Evaluation,
 };
 
-/// Arguments.
+/// Arguments of `pmbpf eval`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = super::examples::EVAL)]
 pub(super) struct Args {
-    /// CPU model whose formulas are used, as icelakex
+    /// Use the formulas of this CPU model, e.g. icelakex
     #[arg(long, value_name = "MODEL")]
     cpu: String,
-    /// Counts and constants: {"constants": {"NAME": number, …}, "counts": {"EVENT": number, …}};
-    /// with --io: {"seconds": number, "link": {"speed": "16.0 GT/s PCIe", "width": 16}, "counts": {…}}
+    /// Read counts and constants from FILE: {"constants": {"NAME": number, …}, "counts": {"EVENT": number,
+    /// …}}; with --io: {"seconds": number, "link": {"speed": "16.0 GT/s PCIe", "width": 16}, "counts": {…}}
     #[arg(long, value_name = "FILE")]
     counts: PathBuf,
-    /// Compute metrics of I/O (PCIe, L3 misses of devices, VT-d, DRAM, UPI), and of the link if there is one
+    /// Compute I/O metrics (PCIe, L3 misses of devices, VT-d, DRAM, UPI), and those of the link if given
     #[arg(long)]
     io: bool,
-    /// The counts are those of a task or a cgroup, whose counters ran only while it did, and not of whole CPUs
+    /// Treat the counts as those of a task or cgroup, counted only while it ran, not of whole CPUs
     #[arg(long, conflicts_with = "io")]
     task: bool,
     /// Use the formulas of this perfmon directory instead of the built-in ones
@@ -41,7 +41,7 @@ pub(super) struct Args {
     output: output::Output,
 }
 
-/// Computes and prints.
+/// Computes the metrics and prints them.
 pub(super) fn execute(args: &Args) -> anyhow::Result<u8> {
     let unknown = if args.io { of_uncore(args)? } else { of_cores(args)? };
     if !unknown.is_empty() {
@@ -51,7 +51,7 @@ pub(super) fn execute(args: &Args) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// Metrics of a CPU model; counts that nobody needs.
+/// Writes the metrics of a CPU model, and returns the counts that no formula uses.
 fn of_cores(args: &Args) -> anyhow::Result<Vec<String>> {
     let model = model::load(&args.cpu, args.perfmon_dir.as_deref()).map_err(|error| match error {
         model::FindError::NoModel { .. } => anyhow::Error::from(Usage(error.to_string())),
@@ -69,7 +69,7 @@ fn of_cores(args: &Args) -> anyhow::Result<Vec<String>> {
     Ok(evaluated.unknown)
 }
 
-/// I/O metrics of a platform; counts that nobody knows.
+/// Writes the I/O metrics of a platform, and returns the counts that no formula uses.
 fn of_uncore(args: &Args) -> anyhow::Result<Vec<String>> {
     let table = io_table::load(&args.cpu).map_err(|error| match error {
         io_table::FindError::NoModel { .. } => anyhow::Error::from(Usage(error.to_string())),
@@ -84,9 +84,9 @@ fn of_uncore(args: &Args) -> anyhow::Result<Vec<String>> {
     Ok(evaluated.unknown)
 }
 
-/// Every event of every CPU there is fits in.
+/// Size limit of a counts file, in bytes. Every event of every known CPU fits.
 const FILE_BYTES_MAX: u64 = 4 << 20;
-/// Memory of what a file holds.
+/// Memory limit of a parsed counts file, in bytes.
 const MEMORY_BYTES_MAX: usize = 64 << 20;
 
 fn read<T: DeserializeOwned>(counts: &Path) -> anyhow::Result<T> {

@@ -1,4 +1,4 @@
-//! `pmbpf export`: a recording in a format of other tools.
+//! `pmbpf export`: conversion of a recording to a format of other tools.
 
 use std::{
     io::{self, IsTerminal as _, Write},
@@ -30,27 +30,28 @@ use crate::{
     },
 };
 
-/// Arguments.
+/// Arguments of `pmbpf export`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = super::examples::EXPORT)]
 pub(super) struct Args {
-    /// The recording, which `run`, `io` or `stat` made with -o FILE: a regular file, or `-` for standard input
+    /// Recording, made by `run`, `io` or `stat` with -o FILE: a regular file, or `-` for standard input
     file: PathBuf,
-    /// The format
+    /// Write this format
     #[arg(long, value_name = "FORMAT", value_parser = PossibleValuesParser::new(ExportFormat::names()))]
     to: String,
-    /// Export the samples of this event, or the time off the CPU (`offcpu-time`) [default: the first; only of `folded`, other
-    /// formats have all]
+    /// Export the samples of this event, or off-CPU time (`offcpu-time`); only for `folded`, other formats
+    /// have all [default: the first]
     #[arg(long, value_name = "EVENT")]
     event: Option<String>,
-    /// Length of the intervals that numbers are of [default: the recording's ticks; of `parquet` the intervals of its report]
+    /// Set the interval of the numbers [default: the recording's ticks; for `parquet`, the intervals of its
+    /// report]
     #[arg(short = 'I', long, value_name = "TIME", value_parser = parse::interval)]
     interval: Option<Duration>,
-    /// Folder with the files that were running, or their debug versions; names missing from the recording are looked up
-    /// there by build id
+    /// Look up names missing from the recording by build id in this folder of executed files or their debug
+    /// files
     #[arg(long, value_name = "DIR", conflicts_with = "redact")]
     symfs: Vec<PathBuf>,
-    /// Write to FILE, which only you may read; `-` is stdout [default: stdout]
+    /// Write to FILE, which only you can read; `-` is stdout [default: stdout]
     #[arg(short, long, value_name = "FILE", help_heading = "Output")]
     output: Option<PathBuf>,
     /// Replace FILE if it exists
@@ -71,9 +72,10 @@ pub(super) fn execute(args: &Args) -> anyhow::Result<u8> {
     }
     if file.is_none() && format.content == Content::Binary && io::stdout().is_terminal() {
         let name = format.name;
-        return Err(
-            Usage(format!("{name} is nothing for a terminal: name a file with -o, or use a pipe")).into()
-        );
+        return Err(Usage(format!(
+            "{name} cannot be written to a terminal: name a file with -o, or use a pipe"
+        ))
+        .into());
     }
     let into: Box<dyn Write> = match file {
         Some(path) => Box::new(Later { path: path.to_owned(), overwrite: overwrite(args), place: None }),
@@ -104,7 +106,7 @@ fn of(args: &Args, format: ExportFormat, recording: Opened, into: Box<dyn Write>
     end.whole()
 }
 
-/// The run, reported in the intervals that the format is made of.
+/// Returns the header with the intervals that the format needs.
 fn with_intervals(args: &Args, format: ExportFormat, mut header: Header) -> Result<Header, Usage> {
     if format.made_of == MadeOf::Stacks {
         return match args.interval {
@@ -126,7 +128,7 @@ fn with_intervals(args: &Args, format: ExportFormat, mut header: Header) -> Resu
     Ok(header)
 }
 
-/// Refuses a format of stacks for a recording that has none.
+/// Refuses a stack format for a recording without stacks.
 fn check_stacks(file: &Path, format: ExportFormat, header: &Header) -> Result<(), Usage> {
     let has_stacks = header.tasks.as_ref().is_some_and(|tasks| tasks.plan.stacks != Stacks::No);
     if format.made_of != MadeOf::Stacks || has_stacks {
@@ -138,7 +140,7 @@ fn check_stacks(file: &Path, format: ExportFormat, header: &Header) -> Result<()
     )))
 }
 
-/// Place in the plan of the event that is exported, where a format is of one.
+/// Returns the index in the plan of the exported event, for formats of a single event.
 fn event(args: &Args, format: ExportFormat, header: &Header) -> Result<usize, Usage> {
     let events = header.tasks.as_ref().map_or(&[][..], |tasks| &tasks.plan.sampling);
     let mut names: Vec<&str> = events.iter().map(|event| event.event.as_str()).collect();
@@ -161,7 +163,7 @@ fn event(args: &Args, format: ExportFormat, header: &Header) -> Result<usize, Us
     }
 }
 
-/// A new file that is not made before there is something to write into it.
+/// New file, created at the first write.
 struct Later {
     path: PathBuf,
     overwrite: Overwrite,

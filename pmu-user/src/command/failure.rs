@@ -1,4 +1,4 @@
-//! Errors into words, hints and exit codes.
+//! Words, hints and exit codes of errors.
 
 use std::{
     ffi::OsString,
@@ -22,39 +22,39 @@ use crate::{
     untrusted::lines,
 };
 
-/// pmbpf failed while it had a command to run (env(1)).
+/// Exit code if pmbpf failed while it had a command to run (env(1)).
 const WITH_COMMAND: u8 = 125;
 
-/// What becomes of a command without rights.
+/// Hint for a command without privileges.
 const WITHOUT_RIGHTS: &str =
     "`pmbpf stat -- COMMAND` counts in user mode without them; --if-possible runs the command in any case";
 
-/// An error while there was a command to run: its code must not look like the command's.
+/// Error while there was a command to run. Its exit code must not look like the command's.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 struct InsteadOfCommand(Error);
 
-/// The result of a run of `command`; empty if there is none.
+/// Returns the result of a run of `command`, which is empty if there is none.
 pub(super) fn of_command(command: &[OsString], result: anyhow::Result<u8>) -> anyhow::Result<u8> {
     if command.is_empty() { result } else { result.map_err(|error| InsteadOfCommand(error).into()) }
 }
 
-/// The request is wrong in a way that clap cannot see.
+/// Request that is wrong in a way that clap cannot detect.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct Usage(pub(super) String);
 
-/// The result misses a quality that was demanded.
+/// Result that misses a demanded quality.
 #[derive(Debug, thiserror::Error)]
 #[error("quality gate: {0}")]
 pub(super) struct Quality(pub(super) String);
 
-/// A recording has not all that the run had.
+/// Recording that lacks a part of the run.
 #[derive(Debug, thiserror::Error)]
 #[error("incomplete: {0}")]
 pub(super) struct Incomplete(pub(super) String);
 
-/// The exit code that an error stands for.
+/// Returns the exit code of an error.
 #[must_use]
 pub fn exit_code(error: &Error) -> u8 {
     if is_unread(error) {
@@ -78,7 +78,7 @@ pub fn exit_code(error: &Error) -> u8 {
     }
 }
 
-/// Why there is no command, if that is it.
+/// Returns the reason why the command was not started, if that is the error.
 fn of_launch(error: &Error) -> Option<&LaunchError> {
     match error.downcast_ref::<SessionError>() {
         Some(SessionError::Launch(error)) => Some(error),
@@ -86,7 +86,8 @@ fn of_launch(error: &Error) -> Option<&LaunchError> {
     }
 }
 
-/// Does the host, or what this process may do, keep a command from being measured, before it has begun?
+/// Returns whether the host, or the privileges of this process, keep a command from being measured before it
+/// has begun.
 pub(super) fn is_refusal(error: &Error) -> bool {
     of_launch(error).is_none()
         && (error.is::<TooLittle>() || matches!(class(error), Class::NotPermitted | Class::Unsupported))
@@ -154,13 +155,14 @@ fn hint(error: &Error) -> Option<String> {
     }
 }
 
-/// Nobody reads our results any more: that is no failure.
+/// Returns whether an error means that the results are no longer read, which is not a failure.
 fn is_unread(error: &Error) -> bool {
     let error = error.downcast_ref::<InsteadOfCommand>().map_or(error, |instead| &instead.0);
     error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>()).any(Unread::is)
 }
 
-/// What is missing, in a sentence, where programs may not be loaded: what was refused says less.
+/// Returns the missing privileges, in a sentence, where programs may not be loaded. The refused call says
+/// less.
 fn rights(error: &Error) -> Option<String> {
     let error = error.downcast_ref::<InsteadOfCommand>().map_or(error, |instead| &instead.0);
     let Some(SessionError::Load(refused)) = error.downcast_ref() else { return None };
@@ -177,7 +179,7 @@ const fn lacking(is_root: bool, is_contained: bool) -> &'static str {
     }
 }
 
-/// An error with its causes, each once: many say theirs themselves.
+/// Returns an error with its causes, each once: many errors include their causes.
 pub(super) fn in_words(error: &Error) -> String {
     if let Some(rights) = rights(error) {
         return rights;
@@ -191,12 +193,13 @@ pub(super) fn in_words(error: &Error) -> String {
     words
 }
 
-/// Says on stderr what went wrong and what would help.
+/// Prints to stderr what failed and what would help.
 pub fn complain(error: &Error) {
     let _ = write!(io::stderr().lock(), "{}", words(error));
 }
 
-/// What went wrong and what would help, in lines; nothing if nothing did. It may quote what strangers wrote, escaped.
+/// Returns what failed and what would help, in lines; empty if nothing failed. Text from other sources is
+/// quoted escaped.
 #[must_use]
 pub fn words(error: &Error) -> String {
     if is_unread(error) {

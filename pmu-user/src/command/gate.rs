@@ -1,22 +1,23 @@
-//! `--fail-on`: what quality a result must have, for scripts.
+//! `--fail-on`: quality gates on a result, for scripts.
 
 use std::str::FromStr;
 
 use super::failure::{Quality, Usage};
 use crate::metric::{Books, Report, stat::Support};
 
-/// A condition on which the run counts as failed.
+/// Condition on which the run counts as failed.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Gate {
-    /// Anything was lost.
+    /// Something was lost.
     Lost,
     /// Something cannot be measured here.
     Unsupported,
-    /// A larger share of the CPU time was blind: of the target's, or of length times CPUs where everything is the target.
+    /// Blind share above the limit: of the target's CPU time, or of elapsed time by CPUs where everything is
+    /// the target.
     BlindAbove(f64),
-    /// A smaller share of the expected samples came.
+    /// Share of the expected samples below the limit.
     SamplesBelow(f64),
-    /// More of a CPU's time is not attributed, or attributed twice.
+    /// Share of a CPU's time, unattributed or attributed twice, above the limit.
     UnattributedAbove(f64),
 }
 
@@ -25,12 +26,12 @@ impl FromStr for Gate {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let share = |percent: &str| {
-            // As of every other option, N and N% are the same.
+            // N and N% mean the same, as in every other option.
             let number = percent.trim().strip_suffix('%').unwrap_or(percent).trim().parse::<f64>().ok();
             number
                 .filter(|number| number.is_finite() && *number >= 0.0)
                 .map(|number| number / 100.0)
-                .ok_or_else(|| format!("`{percent}` is no percentage such as 1%"))
+                .ok_or_else(|| format!("`{percent}` is not a percentage, e.g. 1%"))
         };
         match (text.trim(), text.split_once('>'), text.split_once('<')) {
             ("lost", _, _) => Ok(Self::Lost),
@@ -39,23 +40,23 @@ impl FromStr for Gate {
             (_, Some(("unattributed", limit)), _) => Ok(Self::UnattributedAbove(share(limit)?)),
             (_, _, Some(("samples", limit))) => Ok(Self::SamplesBelow(share(limit)?)),
             _ => Err(format!(
-                "`{text}` is no condition; use lost, unsupported, blind>N%, samples<N% or unattributed>N%"
+                "invalid condition `{text}`; use lost, unsupported, blind>N%, samples<N% or unattributed>N%"
             )),
         }
     }
 }
 
-/// Refuses conditions that mean nothing where no task is counted, before anything is measured.
+/// Refuses conditions about tasks for a run without tasks, before anything is measured.
 pub(super) fn check_without_tasks(gates: &[Gate]) -> Result<(), Usage> {
     match gates.iter().find(|gate| !matches!(gate, Gate::Lost | Gate::Unsupported)) {
         Some(_) => {
-            Err(Usage("without tasks --fail-on knows two conditions: lost and unsupported".to_owned()))
+            Err(Usage("without tasks --fail-on takes two conditions: lost and unsupported".to_owned()))
         }
         None => Ok(()),
     }
 }
 
-/// Holds a report against the gates.
+/// Checks a report against the gates.
 pub(super) fn check(gates: &[Gate], report: &Report) -> Result<(), Quality> {
     gates.iter().find_map(|gate| failed(gate, report)).map_or(Ok(()), |why| Err(Quality(why)))
 }
@@ -79,14 +80,14 @@ fn failed(gate: &Gate, report: &Report) -> Option<String> {
             Some(share) => (share > *limit).then(|| format!("{} of the time was blind", percent(share))),
         },
         Gate::UnattributedAbove(limit) => match tasks?.quality.books.as_ref().map(Books::closing_error) {
-            None => Some("where the CPUs' time went is known only where everything is the target".to_owned()),
+            None => Some("unattributed time is known only where everything is the target".to_owned()),
             Some(error) => (error > *limit).then(|| {
                 format!("{} of a CPU's time is not attributed, or attributed twice", percent(error))
             }),
         },
         Gate::SamplesBelow(limit) => {
             let coverage = tasks?.quality.sample_coverages().min_by(f64::total_cmp).unwrap_or(0.0);
-            (coverage < *limit).then(|| format!("only {} of the samples came", percent(coverage)))
+            (coverage < *limit).then(|| format!("only {} of the samples arrived", percent(coverage)))
         }
     }
 }

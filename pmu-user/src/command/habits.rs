@@ -1,4 +1,5 @@
-//! What an error about the command line suggests: a name that is near what was typed, or what does here what perf's users type.
+//! Suggestions for errors about the command line: a name close to what was typed, or the counterpart of what
+//! perf's users type.
 
 use std::{
     ffi::OsString,
@@ -13,16 +14,16 @@ use clap::{
 
 use super::parse;
 
-/// How alike two names are of which one is suggested for the other, from 0 to 1.
+/// Least similarity of two names, from 0 to 1, for which one is suggested for the other.
 const ALIKE_MIN: f64 = 0.55;
 
-/// What perf's users type, and what does it here.
+/// Words that perf's users type, and their counterparts here.
 const HABITS: [(&[&str], &str); 29] = [
     (&["record"], "`pmbpf run -o FILE` records, `pmbpf report FILE` reports from it"),
     (&["sleep"], "`pmbpf run -d 1` counts for a second, `pmbpf run -- sleep 1` counts a command"),
     (&["script"], "`pmbpf export FILE --to FORMAT` writes a recording for other tools"),
     (&["annotate"], "`pmbpf report FILE --annotate FUNCTION` shows a function by line and instruction"),
-    (&["sched"], "`pmbpf run` has run-queue latency and who had the CPUs"),
+    (&["sched"], "`pmbpf run` has run-queue latency and the tasks that had the CPUs"),
     (&["lock"], "`pmbpf run --off-cpu -g` has waits for locks, with stacks"),
     (&["trace"], "`pmbpf run -e 'TRACEPOINT' -g` samples a tracepoint, with stacks"),
     (&["test"], "`pmbpf doctor` says what can be measured on this host"),
@@ -56,8 +57,8 @@ const HABITS: [(&[&str], &str); 29] = [
     ),
     (&["--per-thread"], "`--by thread` has a row for each thread; `pmbpf stat` has --per-thread"),
     (&["--interval-count"], "a duration ends a run: `-I 1s -d 3s` has three intervals"),
-    (&["--summary"], "`-I TIME` has the whole behind its intervals, but with `-x`"),
-    (&["--no-csv-summary"], "there is no summary behind the intervals of `-x`"),
+    (&["--summary"], "`-I TIME` adds a summary after its intervals, except with `-x`"),
+    (&["--no-csv-summary"], "`-x` prints no summary after its intervals"),
     (&["--metric-only"], "`--csv` and `--json` have a row for each metric"),
     (&["--bpf-counters"], "`pmbpf stat` has plain counters, `pmbpf run` counts by BPF programs"),
     (&["--no-merge"], "uncore PMUs of a kind share a row; `-e PMU/EVENT/` counts on one alone"),
@@ -68,14 +69,14 @@ const HABITS: [(&[&str], &str); 29] = [
     (&["--log-fd", "--append"], "the results of a command go to stderr, `-o -` sends them to stdout"),
     (
         &["--delay", "-D"],
-        "`pmbpf stat --delay MS` starts counters later, `pmbpf report FILE --time 1s..` leaves out a begin",
+        "`pmbpf stat --delay MS` starts counters later, `pmbpf report FILE --time 1s..` leaves out the start",
     ),
     (&["-G", "--for-each-cgroup"], "`--cgroup NAME` counts a cgroup, and is repeatable"),
     (&["--no-big-num"], "`-x,`, `--csv` and `--json` write numbers without commas"),
     (&["--metrics", "-M"], "`pmbpf run --metrics LIST` measures metrics, `pmbpf list metrics` names them"),
 ];
 
-/// Values that an option does not take, and what does it here.
+/// Values that an option does not take, and their counterparts here.
 const VALUES: [(&str, &[&str], &str); 4] = [
     (
         "--by",
@@ -91,7 +92,7 @@ const VALUES: [(&str, &[&str], &str); 4] = [
     ),
 ];
 
-/// The same error, with a number that is none called so.
+/// Returns the same error, with plain words for a number that is not valid.
 fn in_plain_words(error: clap::Error) -> clap::Error {
     let source = std::error::Error::source(&error).and_then(|source| source.downcast_ref::<ParseIntError>());
     let Some(kind) = source.map(ParseIntError::kind) else { return error };
@@ -101,7 +102,7 @@ fn in_plain_words(error: clap::Error) -> clap::Error {
     };
     let (value, option) = (text(ContextKind::InvalidValue), text(ContextKind::InvalidArg));
     let what = match kind {
-        IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "is beyond the numbers that it takes",
+        IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "is out of range",
         _ => "is not a whole number",
     };
     let said = format!(
@@ -110,7 +111,7 @@ fn in_plain_words(error: clap::Error) -> clap::Error {
     clap::Error::raw(ErrorKind::ValueValidation, said)
 }
 
-/// The same error with what does here what the value should.
+/// Returns the same error, with the counterpart of the value.
 fn with_tip_on_value(mut error: clap::Error) -> clap::Error {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => text.as_str(),
@@ -127,7 +128,7 @@ fn with_tip_on_value(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// The same error with suggestions that are related to what was typed.
+/// Returns the same error, with suggestions that are related to what was typed.
 pub(super) fn with_related_tips(mut error: clap::Error) -> clap::Error {
     let (typed, near) = match error.kind() {
         ErrorKind::UnknownArgument => (ContextKind::InvalidArg, ContextKind::SuggestedArg),
@@ -157,7 +158,7 @@ pub(super) fn with_related_tips(mut error: clap::Error) -> clap::Error {
         Some(ContextValue::StyledStrs(tips)) => tips,
         _ => Vec::new(),
     };
-    // To write an unknown option behind `--` would make a command of it.
+    // An unknown option after `--` would become a command.
     tips.retain(|tip| !tip.to_string().starts_with("to pass "));
     tips.extend(habit.map(|(_, does)| StyledStr::from(*does)));
     if !tips.is_empty() {
@@ -166,7 +167,8 @@ pub(super) fn with_related_tips(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// Makes `--detailed` of each `-d` of `stat` that no time follows: `-d` is perf's `--detailed` there, and our `--duration` with one.
+/// Makes `--detailed` of each `-d` of `stat` that no time follows. There, `-d` is perf's `--detailed`, and
+/// with a time it is `--duration`.
 pub(super) fn detail_without_time(arguments: &mut [OsString], cli: &Command) {
     let Some(stat) = cli.find_subcommand("stat") else { return };
     let takes_value = |option: &Arg| option.get_action().takes_values() && !option.is_require_equals_set();
@@ -180,7 +182,7 @@ pub(super) fn detail_without_time(arguments: &mut [OsString], cli: &Command) {
             None if text.len() > 1 && text.starts_with('-') => {
                 let letters = &text[1..];
                 let follows = arguments.get(at + 1).and_then(|next| next.to_str());
-                // A negative number is a time, too, and an error as such.
+                // A negative number counts as a time, too, and is an error as such.
                 let is_time = |next: &str| parse::duration(next.strip_prefix('-').unwrap_or(next)).is_ok();
                 let has_time = letters == "d" && follows.is_some_and(is_time);
                 if letters.chars().all(|letter| letter == 'd') && !has_time {
@@ -191,7 +193,7 @@ pub(super) fn detail_without_time(arguments: &mut [OsString], cli: &Command) {
                 let may_follow = last.is_some_and(|place| place + 1 == letters.chars().count());
                 may_follow && (has_time || !letters.starts_with('d'))
             }
-            // The command.
+            // The command begins here.
             None => return,
         };
         at += if of_value { 2 } else { 1 };
@@ -234,7 +236,7 @@ mod tests {
             (&["stat", "--no-big-num"], "-x,", "similar"),
             (&["run", "-F", "99Hz"], "`99Hz` is not a whole number", "digit"),
             (&["run", "--width", "abc"], "`abc` is not a whole number", "digit"),
-            (&["run", "--width", "10"], "--width <COLUMNS>': the least is 20 columns", "similar"),
+            (&["run", "--width", "10"], "--width <COLUMNS>': the minimum is 20 columns", "similar"),
             (&["run", "-d", "-1"], "--duration <TIME>': `-1` is not a duration such as 500ms", "similar"),
             (&["stat", "-I", "-1"], "--interval <TIME>': `-1` is not a duration such as 500ms", "similar"),
             (&["run", "--by", "container"], "`--by cgroup`", "similar"),

@@ -1,4 +1,5 @@
-//! `pmbpf io`: what PCIe devices, memory, links and block and network devices did, and whose doing it was. A run of that source alone.
+//! `pmbpf io`: activity of PCIe devices, memory, links, block and network devices, attributed to owners. A
+//! run of that source alone.
 
 use std::{ffi::OsString, io::Write as _, path::Path, time::Instant};
 
@@ -31,25 +32,26 @@ use crate::{
     },
 };
 
-/// Arguments.
+/// Arguments of `pmbpf io`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = examples::IO)]
 pub(super) struct Args {
-    /// Tell apart what these processes did, with their children
+    /// Attribute I/O to these processes, with their children
     #[arg(short, long, value_name = "PID", value_delimiter = ',', value_parser = parse::id, help_heading = "Target",
           conflicts_with_all = ["cgroup", "all"])]
     pid: Vec<u32>,
-    /// Tell apart what this cgroup and those below did: a path, or a unique name (repeatable)
+    /// Attribute I/O to this cgroup and its descendants: a path, or a unique name (repeatable)
     #[arg(long, value_name = "NAME", value_parser = parse::cgroup, help_heading = "Target", conflicts_with = "all")]
     cgroup: Vec<String>,
-    /// Tell every cgroup apart (the default without a command)
+    /// Attribute I/O to every cgroup (the default without a command)
     #[arg(short, long, help_heading = "Target")]
     all: bool,
-    /// Run this command and tell apart what it did, with its children; with another target, measure that as long as the command runs
+    /// Run this command and attribute I/O to it, with its children; with another target, measure that target
+    /// while the command runs
     #[arg(trailing_var_arg = true, value_name = "COMMAND", help_heading = "Target")]
     command: Vec<OsString>,
 
-    /// Metrics of this CPU model's table instead of this machine's, as icelakex
+    /// Use the metrics of this CPU model's table instead of this machine's, e.g. icelakex
     #[arg(long, value_name = "MODEL", help_heading = "I/O")]
     cpu_model: Option<String>,
     #[command(flatten)]
@@ -58,34 +60,36 @@ pub(super) struct Args {
     common: Common,
     #[command(flatten)]
     programs: ProgramArgs,
-    /// Print what stands on the I/O side of this host: sockets, memory, links, stacks, devices; measure nothing
+    /// Print the I/O side of this host (sockets, memory, links, stacks, devices) and measure nothing
     #[arg(long, conflicts_with_all = ["dry_run", "command"], help_heading = "Output")]
     summary: bool,
 }
 
-/// Choices about I/O, of every command that measures it.
+/// I/O options of every command that measures it.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct IoChoice {
-    /// The most that memory can carry in GB/s, of all sockets together; by default what its modules are specified for
+    /// Set the maximum memory bandwidth in GB/s, of all sockets together [default: the specification of the
+    /// modules]
     #[arg(long, value_name = "GB/S", value_parser = parse::gigabytes, alias = "dram-bandwidth-limits", help_heading = "I/O")]
     dram_max: Option<f64>,
-    /// Measure before the run what memory can carry: all CPUs copy for half a second
+    /// Measure the maximum memory bandwidth before the run: all CPUs copy for half a second
     #[arg(long, conflicts_with = "dram_max", help_heading = "I/O")]
     measure_max_bandwidth: bool,
-    /// Show rows of I/O by package, stack, device or event (repeatable); by default all but events
+    /// Show I/O rows by package, stack, device or event (repeatable) [default: all but event]
     #[arg(long, value_name = "GROUPING", value_delimiter = ',', help_heading = "I/O")]
     group_by: Vec<Grouping>,
-    /// Show this PCI device, disk or interface only, by address or name, and have its IOMMU count for it alone if it can (repeatable)
+    /// Show only this PCI device, disk or interface, by address or name (repeatable); its IOMMU counts for it
+    /// alone if it can
     #[arg(long, value_name = "DEVICE", help_heading = "I/O")]
     device: Vec<String>,
-    /// Where a bandwidth ends to be low and begins to be high, as dram=60,120 (GB/s), pcie=2000,8000 (MB/s), upi=30,60 (%); by
-    /// default thirds of the maximum (repeatable)
+    /// Set the thresholds between low, medium and high bandwidth, e.g. dram=60,120 (GB/s), pcie=2000,8000
+    /// (MB/s), upi=30,60 (%) (repeatable) [default: thirds of the maximum]
     #[arg(long, value_name = "NAME=LOW,HIGH", value_parser = parse::limits, help_heading = "I/O")]
     limits: Vec<Limits>,
 }
 
 impl IoChoice {
-    /// The first option that was given, if any was.
+    /// Returns the first option that was given, if any.
     pub(super) fn given(&self) -> Option<&'static str> {
         let given = [
             (self.dram_max.is_some(), "--dram-max"),
@@ -97,7 +101,7 @@ impl IoChoice {
         given.into_iter().find(|(is_given, _)| *is_given).map(|(_, flag)| flag)
     }
 
-    /// What is asked of I/O where `request` is asked of tasks: of the same target, for the same time.
+    /// Returns the I/O request for the same target and time as the task request.
     pub(super) fn request(&self, request: &Request, model: Option<String>) -> IoRequest {
         IoRequest {
             target: request.target.clone(),
@@ -117,7 +121,7 @@ impl IoChoice {
         }
     }
 
-    /// What is opened for it, and what stands on the I/O side of this host.
+    /// Returns the plan of what is opened, and the I/O side of this host.
     pub(super) fn plan(
         &self,
         request: &IoRequest,
@@ -145,7 +149,7 @@ impl Args {
     }
 }
 
-/// Tasks of a request, and I/O beside them if that is wanted, with what it measures by default.
+/// Returns sources for the tasks of a request and, if wanted, for I/O with default options.
 pub(super) fn beside_tasks(
     request: &Request,
     with_io: bool,

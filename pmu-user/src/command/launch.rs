@@ -1,4 +1,4 @@
-//! The hidden subcommand that waits and then becomes the command.
+//! Hidden subcommand that waits and then becomes the command.
 
 use std::{ffi::OsString, path::PathBuf};
 
@@ -9,16 +9,16 @@ use crate::session::launch::wait_and_become;
 pub(super) struct Args {
     /// Name of the socket to wait on
     socket: OsString,
-    /// What the command inherits
+    /// State that the command inherits
     inherited: String,
     /// Program to become
     program: PathBuf,
-    /// Its words, its name first
+    /// Arguments of the program, its name first
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
     words: Vec<OsString>,
 }
 
-/// Becomes the command; returns only if it cannot.
+/// Replaces this process with the command; returns only if that fails.
 pub(super) fn execute(args: &Args) -> u8 {
     wait_and_become(&args.socket, &args.inherited, &args.program, &args.words)
 }

@@ -1,4 +1,4 @@
-//! `pmbpf list`: what exists on this host; what does not, why.
+//! `pmbpf list`: events, PMUs, metrics and others of this host, with the reasons for what is missing.
 
 use std::path::{Path, PathBuf};
 
@@ -30,16 +30,16 @@ use crate::{
     view::list::Listing,
 };
 
-/// Arguments.
+/// Arguments of `pmbpf list`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = super::examples::LIST)]
 pub(super) struct Args {
-    /// What to list
+    /// Kind of entries to list
     what: What,
-    /// Only names that hold this, or match it with `*` and `?`; for events also hardware, cache, software, pmu, table
-    /// or tracepoint
+    /// List only names that contain this, or match it with `*` and `?`; for events also a kind: hardware,
+    /// cache, software, pmu, table or tracepoint
     pattern: Option<String>,
-    /// Use the table of this CPU model, as icelakex
+    /// Use the table of this CPU model, e.g. icelakex
     #[arg(long, value_name = "MODEL")]
     cpu_model: Option<String>,
     /// Use the tables of this perfmon directory
@@ -50,7 +50,7 @@ pub(super) struct Args {
 }
 
 impl Args {
-    /// The table that was asked for, or those of this machine's core PMUs.
+    /// Returns the requested table, or those of this machine's core PMUs.
     fn tables(&self, root: &Path) -> anyhow::Result<Tables> {
         match &self.cpu_model {
             Some(name) => Ok(Tables::of_any(model::load(name, self.perfmon_dir.as_deref())?)),
@@ -65,16 +65,16 @@ impl Args {
     }
 }
 
-/// What can be listed.
+/// Kinds of entries that can be listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum What {
     /// Events for -e: the kernel's, each PMU's, and tracepoints if a pattern is given
     Events,
     /// Performance-monitoring units, with the terms of their events
     Pmus,
-    /// Metrics that reports hold, and those of the CPU model
+    /// Metrics of reports, and those of the CPU model
     Metrics,
-    /// Configurations for `run --config`, with what of them can be had here
+    /// Configurations for `run --config`, and their availability on this host
     Profiles,
     /// CPU models that have tables of events and metrics, and how each was checked
     Cpus,
@@ -84,7 +84,7 @@ enum What {
 
 const NO_TABLE: &str = "metrics of a CPU model: there is no table for this CPU; --cpu-model names one";
 
-/// Nothing matches: 1.
+/// Exit code if nothing matches.
 const NOTHING: u8 = 1;
 
 /// Lists, and returns the exit code: 1 if there is nothing to show.
@@ -208,7 +208,8 @@ fn events(host: &Host<'_>, pattern: Option<&Pattern>) -> Listing {
     Listing { notes, ..Listing::of_events(&events) }
 }
 
-/// A pattern means a kind of events if it is the name of one, in full or as perf shortens it.
+/// Returns whether a pattern selects an event. A pattern that is the name of a kind of events, in full or as
+/// perf shortens it, selects the kind.
 fn is_wanted(event: &ListedEvent, pattern: &Pattern) -> bool {
     let kind = match pattern.as_str() {
         "hw" => "hardware",
@@ -230,7 +231,8 @@ fn is_wanted(event: &ListedEvent, pattern: &Pattern) -> bool {
     names.into_iter().flatten().any(|name| pattern.matches(name.as_bytes()))
 }
 
-/// Asks the kernel, by opening the event for this process in user mode, where that takes no right on most hosts.
+/// Returns why the kernel refuses the event. Opens it for this process in user mode, which needs no privilege
+/// on most hosts.
 fn why_not(event: &ListedEvent, catalog: &Catalog) -> Option<String> {
     let list = List::parse(&format!("{}:u", event.notation)).ok()?;
     let groups = resolve(&list, catalog).ok()?;
@@ -238,7 +240,7 @@ fn why_not(event: &ListedEvent, catalog: &Catalog) -> Option<String> {
     Counting::open(&groups, &target).err().map(|error| error.absence())
 }
 
-/// A model's metrics, each with the name of its parent.
+/// Returns a model's metrics, each with the name of its parent.
 fn with_parents(model: &model::Model) -> impl Iterator<Item = (&model::Metric, Option<&str>)> {
     model.metrics.iter().enumerate().map(|(at, metric)| {
         let parent = model.above(at as u32).and_then(|parent| model.metrics.get(parent as usize));
@@ -246,7 +248,7 @@ fn with_parents(model: &model::Model) -> impl Iterator<Item = (&model::Metric, O
     })
 }
 
-/// Why the list is empty.
+/// Returns the reason for an empty list.
 fn nothing(args: &Args, host: &Host<'_>, notes: &[String]) -> String {
     let Some(pattern) = &args.pattern else {
         return format!("there is nothing to show: {}", notes.join("; "));

@@ -1,4 +1,4 @@
-//! A run that reports by itself, whatever its sources are: opens them, counts until something stops it, reports.
+//! Run with its own report, for any sources: opens them, counts until something stops it, and reports.
 
 use std::{
     ffi::OsString,
@@ -37,13 +37,13 @@ use crate::{
     view::text::duration,
 };
 
-/// Choices of every command that measures.
+/// Options of every command that measures.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Common {
-    /// Stop after this time: seconds, or as 500ms or 2m
+    /// Stop after this time, in seconds or with a unit, e.g. 500ms or 2m
     #[arg(short, long, value_name = "TIME", value_parser = parse::duration, allow_negative_numbers = true, help_heading = "Time")]
     pub(super) duration: Option<Duration>,
-    /// Report every so often while running
+    /// Report at this interval while running
     #[arg(short = 'I', long, value_name = "TIME", value_parser = parse::interval, allow_negative_numbers = true, help_heading = "Time")]
     pub(super) interval: Option<Duration>,
     #[command(flatten)]
@@ -54,10 +54,11 @@ pub(super) struct Common {
     pub(super) report: ReportOutput,
     #[command(flatten)]
     rows: RowArgs,
-    /// Say nothing but results and errors
+    /// Print only results and errors
     #[arg(short, long, help_heading = "Output")]
     pub(super) quiet: bool,
-    /// Exit with 3 if the result is not good enough: lost, unsupported, and where tasks are counted blind>N%, samples<N% (repeatable)
+    /// Exit with 3 on this defect of the result (repeatable): lost, unsupported; where tasks are counted,
+    /// also blind>N%, samples<N%, unattributed>N%
     #[arg(long, value_name = "CONDITION", help_heading = "Output")]
     pub(super) fail_on: Vec<Gate>,
     /// Print what would be opened, and open nothing
@@ -65,7 +66,7 @@ pub(super) struct Common {
     pub(super) dry_run: bool,
 }
 
-/// Choices of commands that load BPF programs.
+/// Options of commands that load BPF programs.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct ProgramArgs {
     #[command(flatten)]
@@ -74,24 +75,24 @@ pub(super) struct ProgramArgs {
     kernel: KernelArgs,
 }
 
-/// How BPF programs are loaded.
+/// Options for loading BPF programs.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct KernelArgs {
-    /// How programs reach kernel memory; by default the best that works here
+    /// Set how BPF programs access kernel memory [default: the best way that works here]
     #[arg(long, value_name = "WAY", help_heading = "Kernel side")]
     attach: Option<Attach>,
-    /// The kernel's types, for a kernel that does not carry them
+    /// Read the kernel's types (BTF) from FILE, for a kernel that does not carry them
     #[arg(long, value_name = "FILE", help_heading = "Kernel side")]
     btf: Option<PathBuf>,
 }
 
 impl KernelArgs {
-    /// What is known of the kernel of this host, for programs that say so much.
+    /// Returns the description of this host's kernel, for programs with this log setting.
     pub(super) fn kernel(&self, root: &Path, log: Log) -> Kernel {
         Kernel::new(root, Options { attach: self.attach, btf: self.btf.clone(), log })
     }
 
-    /// A session of tasks and I/O, of no command, that counts.
+    /// Opens and starts a session of tasks and I/O, without a command.
     pub(super) fn open(&self, sources: Sources, launched: Instant) -> anyhow::Result<Session> {
         let root = Path::new("/");
         let Sources { machine, tasks, io, .. } = sources;
@@ -118,12 +119,12 @@ impl Common {
         self.keep.if_unread(command)
     }
 
-    /// Where results go and how they look.
+    /// Returns the destination and look of the results.
     pub(super) fn output(&self) -> Output {
         self.report.output()
     }
 
-    /// May we talk? Not into the middle of a machine's results.
+    /// Returns whether messages may go to stderr: not in between machine-readable results.
     pub(super) fn talks(&self, command: &[OsString]) -> bool {
         !self.quiet
             && (!self.report.is_for_machines()
@@ -132,29 +133,29 @@ impl Common {
     }
 }
 
-/// A run as it was asked for.
+/// Parameters of a requested run.
 #[derive(Clone, Copy)]
 pub(super) struct Live<'a> {
     pub(super) common: &'a Common,
-    /// None where no program is loaded.
+    /// Options of BPF programs; `None` where no program is loaded.
     pub(super) programs: Option<&'a ProgramArgs>,
-    /// The command that is run, if there is one.
+    /// Command to run; empty if there is none.
     pub(super) command: &'a [OsString],
     pub(super) inherited: &'a Inherited,
-    /// Is the command ended when the time of the run is over?
+    /// Whether the command is ended when the time of the run is over.
     pub(super) ends_command: bool,
     /// Names of cgroups, as they were given.
     pub(super) cgroups: &'a [String],
     pub(super) measure: Measure,
     pub(super) log: Log,
-    /// A perfmon directory with the formulas of Top-Down metrics.
+    /// Perfmon directory with the formulas of Top-Down metrics.
     pub(super) folder: Option<&'a Path>,
-    /// When this process began.
+    /// Start time of this process.
     pub(super) launched: Instant,
 }
 
 impl Live<'_> {
-    /// Measures, or prints what would be, and returns the exit code.
+    /// Measures, or with --dry-run prints what would be opened, and returns the exit code.
     pub(super) fn execute(self, sources: Sources) -> anyhow::Result<u8> {
         let common = self.common;
         if common.dry_run {
@@ -192,14 +193,14 @@ impl Live<'_> {
         if let Some(programs) = self.programs {
             pipeline.log_to(programs.hdr_log.begin(header.started_unix_ns)?);
         }
-        // A command that runs again is started with all that we may do.
+        // A command that runs again is started with all privileges of this process.
         if repeated.is_none() {
             confine(if launched.is_some() { Duty::CollectAndSignal } else { Duty::Collect });
         }
         self.warn(&header, session.warning(), &redacting);
         let signals = Signals::new()?;
         common.begin.announce(common.talks(command), "report");
-        // A command that runs has the terminal for itself.
+        // A running command has the terminal for itself.
         let is_alone = command.is_empty() && self.log == Log::Off;
         let mut progress = Progress::begin(common.talks(command) && is_alone, common.duration);
         let mut keep = |drain: Drain| -> anyhow::Result<session::Next> {
@@ -218,7 +219,7 @@ impl Live<'_> {
         drop(progress);
         recorder.end(&outcome.ending);
         let names = session.name(|naming| self.say_naming(naming));
-        // A recording can only have what was known by now, and reports what the run printed.
+        // A recording holds only what was known by now, and its report equals the printed one.
         if common.keep.file().is_none() {
             pipeline.costs_go_on(own_cpu_ns());
         }
@@ -237,8 +238,8 @@ impl Live<'_> {
         Ok(exit_code(outcome.ending.stopped, outcome.ending.workload))
     }
 
-    /// Drains until something stops the run; where a command is to be counted several times, until the last of its runs or the first that
-    /// fails. The session that was the last, and what it came to.
+    /// Drains until something stops the run. A repeated command is drained until its last run or the first
+    /// that fails. Returns the last session and its outcome.
     async fn to_the_end(
         self,
         (mut session, mut launched): (Session, Option<Launched>),
@@ -263,7 +264,7 @@ impl Live<'_> {
         Ok((session, outcome))
     }
 
-    /// A session that counts, and the command that waits for it to be watched, if there is one.
+    /// Starts a session that counts, and the command, if any, which waits until it is watched.
     pub(super) fn begin(self, sources: Sources) -> anyhow::Result<(Session, Option<Launched>)> {
         let root = Path::new("/");
         let Sources { machine, tasks, io, counts } = sources;
@@ -277,7 +278,7 @@ impl Live<'_> {
         if !self.command.is_empty() {
             let started = Launched::start(self.command, self.inherited)?;
             pid = started.child.id();
-            let pid = pid.ok_or_else(|| anyhow::anyhow!("the command ended before it began"))?;
+            let pid = pid.ok_or_else(|| anyhow::anyhow!("the command ended before counting began"))?;
             session.target_command(pid)?;
             launched = Some(if self.ends_command { started.ends_with_run() } else { started });
         }
@@ -295,7 +296,7 @@ impl Live<'_> {
         Ok((session, launched))
     }
 
-    /// Says that functions are still being named.
+    /// Reports that functions are still being named.
     fn say_naming(self, naming: &Naming) {
         let (asked, files) = naming.so_far();
         if self.common.talks(self.command) {
@@ -303,12 +304,12 @@ impl Live<'_> {
         }
     }
 
-    /// Says what a reader would not see in the report, or too late.
+    /// Warns of what the report would not show, or too late.
     fn warn(self, header: &Header, uncounted: Option<&Absent>, redacting: &Redacting) {
         let shortest = header.io.as_ref().and_then(|io| Some((io.plan.duration?, io.plan.shortest()?)));
         if let Some((_, enough)) = shortest.filter(|(length, enough)| length < enough && !self.common.quiet) {
             output::talk(&format!(
-                "the counters take turns: a run shorter than {} leaves numbers out",
+                "the counters are multiplexed: a run shorter than {} leaves numbers out",
                 in_words(enough)
             ));
         }
@@ -322,7 +323,8 @@ fn in_words(time: Duration) -> String {
     duration(time.as_nanos() as f64)
 }
 
-/// The command's own code; else what the signal says: Ctrl-C is the ordinary end of a run, the others are not.
+/// Returns 128+N for a signal other than Ctrl-C that stopped the run, else the command's own code, with 128+N
+/// for a signal that ended it. Ctrl-C is the ordinary end of a run.
 pub(super) fn exit_code(stopped: Stopped, workload: Option<Workload>) -> u8 {
     let of_signal = |number: i32| u8::try_from(128 + number).unwrap_or(u8::MAX);
     match (workload, stopped) {
@@ -335,7 +337,7 @@ pub(super) fn exit_code(stopped: Stopped, workload: Option<Workload>) -> u8 {
 
 const SIGINT: i32 = 2;
 
-/// Writes to stderr what the run lost, if it `talks`, and which runs of a command the report leaves out.
+/// Writes to stderr what the run lost, if it `talks`, and the runs of a command that the report leaves out.
 fn say_end(pipeline: &Pipeline<'_>, report: &Report, talks: bool) {
     if talks {
         pipeline::closing_line(report);

@@ -1,4 +1,4 @@
-//! The command line: one file per subcommand, which joins the stages and decides nothing else.
+//! Command line: one file per subcommand, which joins the stages and decides nothing else.
 
 mod annotate;
 mod begin;
@@ -59,31 +59,32 @@ pub struct Cli {
 const EXIT_CODES: &str = "Exit codes:
   0 done   1 failed   2 usage   3 a quality gate failed   4 not permitted   5 not supported here
   with `run -- COMMAND`: the command's own, 128+N if signal N ended it,
-  125 if pmbpf failed, 126 if the command may not be executed, 127 if there is none";
+  125 if pmbpf failed, 126 if the command cannot be executed, 127 if it is not found";
 
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Count and sample a command, processes, cgroups or everything, and report
     Run(Box<run::Args>),
-    /// Measure PCIe devices, memory, links, block and network devices, and whose doing it was
+    /// Measure I/O of PCIe, memory, links, block and network devices, and attribute it to processes or
+    /// cgroups
     Io(Box<io::Args>),
-    /// Count events as perf stat does: an event a line, without samples, owners and BPF programs
+    /// Count events as perf stat does: one line per event, without samples, owners and BPF programs
     Stat(Box<stat::Args>),
-    /// Look at a run, or at a recording, in a terminal
+    /// Show a run or a recording interactively in a terminal
     Top(top::Args),
-    /// Count until told to end, and let Prometheus and others scrape it
+    /// Run as a Prometheus exporter, and push over OTLP if requested
     Serve(serve::Args),
     /// Report from a recording
     Report(report::Args),
-    /// Write a recording in a format of other tools
+    /// Convert a recording to a format of other tools
     Export(export::Args),
-    /// Compare two recordings, or two groups of them: what differs by more than chance
+    /// Compare two recordings, or two groups of them, and show what differs by more than chance
     Diff(diff::Args),
-    /// Compute every metric of a CPU model from counts in a file
+    /// Compute all metrics of a CPU model from counts in a file
     Eval(eval::Args),
-    /// Say what can be measured on this host, what cannot, why, and what would help; changes nothing
+    /// Check what can be measured on this host, what cannot, why, and what would help; changes nothing
     Doctor(doctor::Args),
-    /// List what exists on this host, and why not what does not
+    /// List available events, PMUs, metrics, profiles, CPU models and cgroups, and why others are unavailable
     List(list::Args),
     #[command(name = crate::session::launch::SUBCOMMAND, hide = true)]
     Launch(launch::Args),
@@ -96,7 +97,7 @@ enum Command {
 }
 
 impl Cli {
-    /// The command line that this process was started with. Ends it after help, or after an error in it.
+    /// Parses the command line of this process. Exits after help, or after an error in it.
     #[must_use]
     pub fn of_process() -> Self {
         let arguments = || std::env::args_os().skip(1);
@@ -106,7 +107,7 @@ impl Cli {
             if arguments().all(|argument| plain(&argument)) {
                 error.exit();
             }
-            // The parser quotes arguments as they are.
+            // The parser quotes arguments verbatim.
             let text = error.render().to_string();
             let code = u8::try_from(error.exit_code()).unwrap_or(1);
             let _ = write!(std::io::stderr(), "{}", lines(&text));
@@ -114,7 +115,7 @@ impl Cli {
         })
     }
 
-    /// What the arguments say. `run --count` is what `stat` was called before it had a name of its own.
+    /// Parses the arguments. `run --count` is the former name of `stat`.
     fn parsed(mut arguments: Vec<OsString>) -> Result<Self, clap::Error> {
         if arguments.get(1).is_some_and(|command| command == "stat") {
             detail_without_time(&mut arguments, &Self::command());
@@ -127,17 +128,17 @@ impl Cli {
         of_stat[1] = "stat".into();
         match (Self::try_parse_from(of_stat), Self::try_parse_from(arguments)) {
             (Ok(cli), _) if matches!(&cli.command, Command::Stat(args) if args.count) => Ok(cli),
-            // It is an argument of a command.
+            // `--count` is an argument of the command.
             (_, Ok(cli)) => Ok(cli),
             (of_stat, _) => of_stat,
         }
     }
 
-    /// Does what was asked; the exit code.
+    /// Executes the subcommand and returns the exit code.
     ///
     /// # Errors
     ///
-    /// [`exit_code`] and [`complain`] know what to make of them.
+    /// [`exit_code`] and [`complain`] handle them.
     pub fn execute(self) -> anyhow::Result<u8> {
         if matches!(
             self.command,
@@ -181,7 +182,7 @@ mod tests {
         let parsed = |line: &str| super::Cli::parsed(line.split(' ').map(Into::into).collect());
         let is_stat = |line: &str| matches!(parsed(line).unwrap().command, Command::Stat(_));
         assert!(is_stat("pmbpf run --count -e cs -- true") && is_stat("pmbpf run -r 3 --count true"));
-        // Arguments of a command are its own.
+        // Arguments after a command belong to the command.
         assert!(!is_stat("pmbpf run -- grep --count x") && !is_stat("pmbpf run --stacks grep --count x"));
         assert!(!is_stat("pmbpf run grep --count x"));
         let wrong = parsed("pmbpf run --count --stacks -- true").unwrap_err().to_string();
@@ -205,7 +206,7 @@ mod tests {
         assert_eq!(stat("pmbpf stat -d -d 2 -p 1"), (1, seconds(2)));
         let refused = super::Cli::parsed(["pmbpf", "stat", "-d", "-1"].map(Into::into).to_vec()).unwrap_err();
         assert!(refused.to_string().contains("--duration <TIME>': `-1` is not a duration"), "{refused}");
-        // What stands behind a command's name is its own.
+        // Words after a command's name belong to the command.
         assert_eq!(stat("pmbpf stat make -d x"), (0, None));
     }
 

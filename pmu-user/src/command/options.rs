@@ -1,4 +1,4 @@
-//! Options that say what is counted: the target, and metrics.
+//! Options for what is counted: the target and metrics.
 
 use std::{ffi::OsString, path::PathBuf};
 
@@ -8,7 +8,7 @@ use crate::plan::{
     request::{Inherit, Request, Target, WantedMetrics},
 };
 
-/// Choices that `run` and `stat` share.
+/// Options that `run` and `stat` share.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct TargetArgs {
     /// Count these processes, with their children
@@ -19,29 +19,31 @@ pub(super) struct TargetArgs {
     #[arg(short, long, value_name = "TID", value_delimiter = ',', value_parser = parse::id, help_heading = "Target",
           conflicts_with_all = ["cgroup", "all"])]
     pub(super) tid: Vec<u32>,
-    /// Count this cgroup and those below (repeatable): a path, or the name of a unit, container or pod that only one has; or with
-    /// what it is in front: path:, unit:, docker:, podman:, cri:, k8s:NAMESPACE/POD[/CONTAINER], slurm:JOB, pid:, self
+    /// Count this cgroup and its descendants (repeatable): a path, the unique name of a unit, container or
+    /// pod, or a name after path:, unit:, docker:, podman:, cri:, k8s:NAMESPACE/POD[/CONTAINER], slurm:JOB or
+    /// pid:; or self
     #[arg(long, value_name = "NAME", value_parser = parse::cgroup, help_heading = "Target", conflicts_with = "all")]
     pub(super) cgroup: Vec<String>,
     /// Count everything (the default without a command)
     #[arg(short, long, help_heading = "Target")]
     all: bool,
-    /// Run this command and count it, with its children; with another target, count that as long as the command runs
+    /// Run this command and count it, with its children; with another target, count that target while the
+    /// command runs
     #[arg(trailing_var_arg = true, value_name = "COMMAND", help_heading = "Target")]
     pub(super) command: Vec<OsString>,
-    /// Count on these CPUs only, as 0-3,7
+    /// Count on these CPUs only, e.g. 0-3,7
     #[arg(short = 'C', long, value_name = "LIST", value_parser = parse::cpus, help_heading = "Target")]
     pub(super) cpu: Option<parse::CpuList>,
     /// Do not count children of the target processes
     #[arg(short = 'i', long, help_heading = "Target")]
     no_inherit: bool,
-    /// Run the command in any case; say what could not be measured, and why
+    /// Run the command even if it cannot be measured, and report what was not measured and why
     #[arg(long, requires = "command", help_heading = "Target")]
     pub(super) if_possible: bool,
 }
 
 impl TargetArgs {
-    /// A request for this target, and for everything else as it is by default.
+    /// Returns a request for this target, with defaults for everything else.
     pub(super) fn request(&self) -> Request {
         let Self { pid, tid, cgroup, all, command, .. } = self;
         Request {
@@ -53,8 +55,8 @@ impl TargetArgs {
     }
 }
 
-/// The target that these options name: one list that is not empty, or everything, or else the command. Beside another target the
-/// command says how long to count.
+/// Returns the target that these options name: the one list that is not empty, or everything, or else the
+/// command. With another target, the command only sets how long to count.
 pub(super) fn target(
     (command, all): (&[OsString], bool),
     pid: &[u32],
@@ -74,29 +76,29 @@ pub(super) fn target(
     }
 }
 
-/// How deep several runs measure unless told otherwise: below it a run more costs the user a run of the command.
+/// Default Top-Down level of several runs: deeper levels take further runs of the command.
 const LEVEL_OF_RUNS: u32 = 2;
 
-/// Options of `run`.
+/// Metric options of `run`.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct MetricArgs {
-    /// Measure the Top-Down tree to this level everywhere [default: 2, and below what is flagged]
+    /// Measure the whole Top-Down tree to this level [default: 2, and deeper below flagged nodes]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=9), help_heading = "Metrics")]
     level: Option<u32>,
-    /// Measure these metrics, or groups of them, too; `pmbpf list metrics` names them
+    /// Measure these metrics or groups of metrics as well; `pmbpf list metrics` lists them
     #[arg(long, value_name = "LIST", value_delimiter = ',', help_heading = "Metrics")]
     metrics: Vec<String>,
-    /// Measure no metrics of the CPU model
+    /// Do not measure metrics of the CPU model
     #[arg(long, conflicts_with_all = ["level", "metrics"], help_heading = "Metrics")]
     no_metrics: bool,
-    /// Leave out what does not fit the counters at once, so that nothing is scaled
+    /// Count only what fits the counters without multiplexing
     #[arg(long, help_heading = "Metrics")]
     no_multiplex: bool,
-    /// Run the command once for each group of counters, so that nothing takes turns and nothing is scaled; --level says how
-    /// deep [default: 2], --dry-run how many runs that takes
+    /// Run the command once per counter group instead of multiplexing; --level sets the depth [default: 2],
+    /// --dry-run shows the number of runs
     #[arg(long, conflicts_with_all = ["no_metrics", "no_multiplex", "interval"], help_heading = "Metrics")]
     pub(super) runs: bool,
-    /// Use the events and formulas of this CPU model, as icelakex
+    /// Use the events and formulas of this CPU model, e.g. icelakex
     #[arg(long, value_name = "MODEL", help_heading = "Metrics")]
     pub(super) cpu_model: Option<String>,
     /// Use the events and formulas of this perfmon directory
@@ -105,7 +107,7 @@ pub(super) struct MetricArgs {
 }
 
 impl MetricArgs {
-    /// What is wanted. What was asked for in so many words must be had.
+    /// Returns the wanted metrics. Explicitly requested ones are required.
     pub(super) fn wanted(&self) -> WantedMetrics {
         if self.no_metrics {
             return WantedMetrics::None;
@@ -115,7 +117,7 @@ impl MetricArgs {
             folder: self.perfmon_dir.clone(),
             depth: match (self.level, self.runs) {
                 (Some(level), _) => Depth::Level(level),
-                // What a run finds comes too late for the other groups: each has had its run, or will have it.
+                // A run's findings come too late for the other groups: each has had its run, or will have it.
                 (None, true) => Depth::Level(LEVEL_OF_RUNS),
                 (None, false) => Depth::DrillDown,
             },

@@ -1,4 +1,4 @@
-//! Where results go and how they look.
+//! Destination and look of results.
 
 mod shown;
 
@@ -24,46 +24,48 @@ use crate::{
     },
 };
 
-/// Rows of the formats for machines that are written at a time.
+/// Buffer size for rows of machine-readable formats, in bytes.
 const ROWS_BYTES: usize = 1 << 16;
 
-/// Choices of every command that writes results.
+/// Options of every command that writes results.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Output {
-    /// Write one JSON object a line (schema pmbpf/2)
+    /// Write one JSON object per line (schema pmbpf/2)
     #[arg(short, long, conflicts_with = "csv", help_heading = "Output")]
     json: bool,
     /// Write CSV
     #[arg(long, help_heading = "Output")]
     csv: bool,
-    /// Rows of a table in the text report [default: 20, and 10 where nothing that stands out rests on them]
+    /// Limit the rows of a table in the text report [default: 20; 10 for sections without findings]
     #[arg(long, value_name = "N", help_heading = "Output")]
     top: Option<usize>,
-    /// Columns of the text report; 0 for as many as its rows take [default: the terminal's; 0 in a pipe or file]
+    /// Set the width of the text report in columns; 0: as wide as its rows [default: the terminal's; 0 in a
+    /// pipe or file]
     #[arg(long, value_name = "COLUMNS", value_parser = parse::width, help_heading = "Output")]
     width: Option<u16>,
     /// Colour the text report
     #[arg(long, value_name = "WHEN", default_value = "auto", help_heading = "Output")]
     color: clap::ColorChoice,
-    /// The format of a report, where it is chosen by its name
+    /// Format of a report, if chosen by name
     #[arg(skip)]
     named: Option<ReportFormat>,
-    /// Sections of a text report, where they are chosen
+    /// Sections of a text report, if chosen
     #[arg(skip)]
     sections: Option<Sections>,
-    /// What stands between perf's fields, where those are written
+    /// Separator of perf's fields, if those are written
     #[arg(skip)]
     separator: Option<char>,
 }
 
-/// Choices of commands that write reports.
+/// Options of commands that write reports.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct ReportOutput {
     /// Write this format [default: text]
     #[arg(long, value_name = "FORMAT", conflicts_with_all = ["json", "csv"], help_heading = "Output",
           value_parser = PossibleValuesParser::new(ReportFormat::names()))]
     format: Option<String>,
-    /// Write these sections of the text report only, as findings,owners,stacks; an unknown name lists them all
+    /// Write only these sections of the text report, e.g. findings,owners,stacks; an unknown name lists all
+    /// of them
     #[arg(long, value_name = "LIST", value_parser = Sections::named, conflicts_with_all = ["json", "csv", "format"],
           help_heading = "Output")]
     sections: Option<Sections>,
@@ -72,23 +74,23 @@ pub(super) struct ReportOutput {
 }
 
 impl ReportOutput {
-    /// Is a format chosen by its name?
+    /// Returns whether a format is chosen by name.
     pub(super) const fn names_format(&self) -> bool {
         self.format.is_some()
     }
 
-    /// Where a report goes and how it looks.
+    /// Returns the destination and look of a report.
     pub(super) fn output(&self) -> Output {
         let named = self.format.as_deref().and_then(ReportFormat::named);
         Output { named: self.output.named.or(named), sections: self.sections, ..self.output.clone() }
     }
 
-    /// Is a format for machines chosen?
+    /// Returns whether a machine-readable format is chosen.
     pub(super) fn is_for_machines(&self) -> bool {
         self.output().report_format().format() != Some(Format::Text)
     }
 
-    /// Writes this format instead of text.
+    /// Selects this format instead of text.
     pub(super) const fn write_as(&mut self, format: Format) {
         match format {
             Format::Json => self.output.json = true,
@@ -97,7 +99,7 @@ impl ReportOutput {
         }
     }
 
-    /// Writes counts in perf's fields, with this character between them.
+    /// Selects perf's fields for counts, with this separator.
     pub(super) fn write_fields(&mut self, separator: char) {
         (self.output.named, self.output.separator) = (Some(ReportFormat::fields()), Some(separator));
     }
@@ -109,17 +111,17 @@ impl From<Output> for ReportOutput {
     }
 }
 
-/// The stream for results.
+/// Stream for the results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stream {
-    /// Standard output.
+    /// Standard output stream.
     Stdout,
-    /// Standard error: standard output is the command's.
+    /// Standard error, because standard output is the command's.
     Stderr,
 }
 
 impl Output {
-    /// The format; text where it is one of reports alone.
+    /// Returns the format; text for a format of reports alone.
     pub(super) fn format(&self) -> Format {
         match (self.json, self.csv) {
             (true, _) => Format::Json,
@@ -128,12 +130,12 @@ impl Output {
         }
     }
 
-    /// The format of a report.
+    /// Returns the format of a report.
     pub(super) fn report_format(&self) -> ReportFormat {
         self.named.unwrap_or_else(|| self.format().into())
     }
 
-    /// How the text looks.
+    /// Returns the style of the text.
     pub(super) fn style(&self, stream: Stream) -> Style {
         Style {
             rows_max: self.top.unwrap_or(Style::DEFAULT.rows_max),
@@ -147,24 +149,24 @@ impl Output {
         }
     }
 
-    /// Columns that text on the stream must fit.
+    /// Returns the columns that text on the stream must fit.
     fn width(&self, stream: Stream) -> Option<usize> {
         let of_terminal = || match stream {
             Stream::Stdout => tcgetwinsize(io::stdout()).ok(),
             Stream::Stderr => tcgetwinsize(io::stderr()).ok(),
         };
         let columns = self.width.or_else(|| of_terminal().map(|size| size.ws_col));
-        // A terminal that does not know its size says 0.
+        // A terminal without a known size reports 0.
         columns.filter(|&columns| columns > 0).map(|columns| columns.max(WIDTH_MIN).into())
     }
 
-    /// The stream, for what ends with its last result. Text gets colours if they are wanted there, and is plain ASCII if the
-    /// locale asks for it.
+    /// Opens the stream for output that ends with its last result. Text is coloured if that is wanted, and
+    /// plain ASCII if the locale requires it.
     pub(super) fn open(&self, stream: Stream) -> Box<dyn Write> {
         self.open_for(stream, ReaderGone::Ends)
     }
 
-    /// The stream, and what becomes of results if its reader goes away.
+    /// Opens the stream, with the behaviour after its reader has gone.
     pub(super) fn open_for(&self, stream: Stream, reader_gone: ReaderGone) -> Box<dyn Write> {
         let (into, choice): (Box<dyn Write>, _) = match stream {
             Stream::Stdout => (Box::new(io::stdout()), AutoStream::choice(&io::stdout())),
@@ -173,7 +175,7 @@ impl Output {
         self.dress(Box::new(Results { into, reader_gone, unread: false }), choice, self.width(stream))
     }
 
-    /// The stream as it is, for what is no text of ours to dress.
+    /// Opens the stream for raw bytes.
     pub(super) fn open_bytes(&self, stream: Stream) -> Box<dyn Write> {
         let into: Box<dyn Write> = match stream {
             Stream::Stdout => Box::new(io::stdout()),
@@ -182,14 +184,15 @@ impl Output {
         Box::new(Results { into, reader_gone: ReaderGone::Ends, unread: false })
     }
 
-    /// What is written in `format`, as text without colours.
+    /// Returns the options for output in `format`, as text without colours.
     pub(super) const fn plain(format: Format) -> Self {
         let (json, csv) = (matches!(format, Format::Json), matches!(format, Format::Csv));
         let color = clap::ColorChoice::Never;
         Self { json, csv, top: None, width: Some(0), color, named: None, sections: None, separator: None }
     }
 
-    /// A stream of the format before `into`; `choice` is what the stream itself says about colours, and text is folded at `width`.
+    /// Wraps `into` in the stream of the format. `choice` is the stream's own colour choice, and text is
+    /// folded at `width`.
     pub(super) fn dress(
         &self,
         into: Box<dyn Write>,
@@ -200,11 +203,11 @@ impl Output {
             |into, escapes| Box::new(Shown::new(io::BufWriter::with_capacity(ROWS_BYTES, into), escapes));
         match self.report_format().format() {
             Some(Format::Json) => return rows(into, Escapes::Json),
-            // A format of reports alone has rules of its own for what it quotes; beside them nothing steers a terminal.
+            // A format of reports alone has its own quoting rules; nothing else in it controls a terminal.
             Some(Format::Csv) | None => return rows(into, Escapes::Csv),
             Some(Format::Text) => {}
         }
-        // anstream knows NO_COLOR, CLICOLOR_FORCE, TERM=dumb and terminals.
+        // anstream handles NO_COLOR, CLICOLOR_FORCE, TERM=dumb and terminals.
         let choice = match self.color {
             clap::ColorChoice::Always => ColorChoice::Always,
             clap::ColorChoice::Never => ColorChoice::Never,
@@ -220,12 +223,12 @@ impl Output {
     }
 }
 
-/// Standard output, for an export and nothing else.
+/// Opens standard output, for an export and nothing else.
 pub(super) fn stdout() -> Box<dyn Write> {
     Box::new(Results { into: Box::new(io::stdout()), reader_gone: ReaderGone::Ends, unread: false })
 }
 
-/// The stream of an export before `into`.
+/// Wraps `into` in the stream of an export.
 pub(super) fn exported(into: Box<dyn Write>, content: Content) -> Box<dyn Write> {
     let into = io::BufWriter::with_capacity(ROWS_BYTES, into);
     match content {
@@ -235,22 +238,22 @@ pub(super) fn exported(into: Box<dyn Write>, content: Content) -> Box<dyn Write>
     }
 }
 
-/// What becomes of results that nobody reads any more (EPIPE).
+/// Handling of results that are no longer read (EPIPE).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReaderGone {
-    /// They were all that was wanted: [`Unread`] ends us.
+    /// The run ends with [`Unread`], because the results were all that was wanted.
     Ends,
-    /// They are dropped, and what else is under way goes on.
+    /// Results are dropped, and everything else goes on.
     Ignored,
 }
 
-/// Nobody reads the results any more: no failure, but nothing is left to do.
+/// Error that the results are no longer read: not a failure, but nothing is left to do.
 #[derive(Debug, thiserror::Error)]
-#[error("the reader of the results has gone")]
+#[error("the reader of the results closed its end")]
 pub(super) struct Unread;
 
 impl Unread {
-    /// Is it this, in whatever it came through?
+    /// Returns whether an error is this one, directly or inside a CSV error.
     pub(super) fn is(error: &io::Error) -> bool {
         let Some(inner) = error.get_ref() else { return false };
         let of_csv = || match inner.downcast_ref::<csv::Error>().map(csv::Error::kind) {
@@ -261,7 +264,7 @@ impl Unread {
     }
 }
 
-/// A stream of results, which knows when its reader is gone.
+/// Stream of results that detects when its reader is gone.
 struct Results {
     into: Box<dyn Write>,
     reader_gone: ReaderGone,
@@ -305,7 +308,7 @@ impl Write for Results {
     }
 }
 
-/// Does the locale use UTF-8? (locale(7): the first of these that is set decides.)
+/// Returns whether the locale uses UTF-8 (locale(7): the first of these that is set decides).
 pub(super) fn speaks_utf8() -> bool {
     let locale =
         ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(env::var_os).find(|value| !value.is_empty());
@@ -325,32 +328,32 @@ impl Lowercase for std::ffi::OsString {
     }
 }
 
-/// Says something on stderr, for a person who is watching: in one line, whatever it quotes.
+/// Writes a message for the user to stderr, in one line, whatever it quotes.
 pub(super) fn talk(text: &str) {
     let _ = writeln!(io::stderr().lock(), "pmbpf: {}", Untrusted::from(text).terminal());
 }
 
-/// Says that opening a file will wait, where it is a pipe.
+/// Reports that opening a file will wait, if it is a pipe.
 pub(super) fn say_if_pipe(path: &Path) {
     if path.metadata().is_ok_and(|metadata| metadata.file_type().is_fifo()) {
         talk(&format!("{} is a pipe: waiting until it is read", path.display()));
     }
 }
 
-/// Is a person watching standard error?
+/// Returns whether standard error is a terminal.
 pub(super) fn is_watched() -> bool {
     io::stderr().is_terminal()
 }
 
-/// Columns of the terminal that standard error is, if it is one that can erase a line.
+/// Returns the columns of the terminal that standard error is, if it is one that can erase a line.
 pub(super) fn columns_watched() -> Option<usize> {
     let is_dumb = env::var_os("TERM").is_none_or(|term| term == "dumb");
     let size = (is_watched() && !is_dumb).then(|| tcgetwinsize(io::stderr()).ok())??;
-    // A terminal that does not know its size says 0.
+    // A terminal without a known size reports 0.
     Some(if size.ws_col == 0 { 80 } else { size.ws_col.into() })
 }
 
-/// Replaces the few characters of our own that are not ASCII. Names pass as they are.
+/// Replaces the few non-ASCII characters of pmbpf's own text. Names pass unchanged.
 struct Ascii<W>(W);
 
 impl<W: Write> Write for Ascii<W> {

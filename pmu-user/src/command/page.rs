@@ -1,5 +1,6 @@
-//! `--html`, and `-o` with a name that ends in `.html`: a recording as one page. It is read twice or more: once for the whole, which says
-//! who matters and how long it was, then for intervals that are short enough to look at and few enough for a page.
+//! `--html`, and `-o` with a name that ends in `.html`: a recording as one page. The recording is read at
+//! least twice. The first pass yields its length and its most important owners. Later passes yield intervals
+//! that are short enough to look at and few enough for a page.
 
 use std::{
     collections::BTreeSet,
@@ -29,24 +30,25 @@ use crate::{
     },
 };
 
-/// Where a page goes.
+/// Destination of a page.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct PageArgs {
-    /// Write one HTML file that needs nothing else, in place of the text: a new file for its owner only; `-` for standard output
+    /// Write a self-contained HTML file instead of the text; the file is new and only you can read it; `-` is
+    /// standard output
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "csv"], help_heading = "Output")]
     html: Option<PathBuf>,
-    /// Replace FILE if it exists, by a new file that only you may read
+    /// Replace FILE if it exists, with a new file that only you can read
     #[arg(long, requires = "html", help_heading = "Output")]
     force: bool,
 }
 
 impl PageArgs {
-    /// Is a page wanted?
+    /// Returns whether a page is wanted.
     pub(super) const fn is_given(&self) -> bool {
         self.html.is_some()
     }
 
-    /// Refuses a file that is there already, before anything is read.
+    /// Refuses an existing file, before anything is read.
     pub(super) fn check(&self) -> Result<(), Usage> {
         match self.html.as_deref().filter(|file| file.is_file() && !self.force) {
             Some(file) => Err(Usage(format!("{} exists; --force replaces it", file.display()))),
@@ -54,7 +56,7 @@ impl PageArgs {
         }
     }
 
-    /// Makes the file, which is there whole or not at all, and says so; or writes the page to standard output.
+    /// Creates the file, complete or not at all, and reports it; or writes the page to standard output.
     pub(super) fn deliver(&self, page: &[u8], output: &Output) -> std::io::Result<()> {
         let Some(path) = self.html.as_deref() else { return Ok(()) };
         if path.as_os_str() == "-" {
@@ -69,7 +71,7 @@ impl PageArgs {
     }
 }
 
-/// A recording that can be opened as often as it is wanted, and how it is reported.
+/// Recording that can be opened repeatedly, and options of its report.
 #[derive(Clone, Copy)]
 pub(super) struct Source<'a> {
     pub(super) open: &'a dyn Fn() -> Result<Opened, ReadError>,
@@ -79,7 +81,7 @@ pub(super) struct Source<'a> {
     pub(super) select: &'a SelectArgs,
 }
 
-/// A page, and what there is to say of its recording.
+/// Page, with the report and the end of its recording.
 pub(super) struct Made {
     pub(super) page: Vec<u8>,
     pub(super) left_out: Option<String>,
@@ -88,7 +90,7 @@ pub(super) struct Made {
 }
 
 impl Source<'_> {
-    /// The page, out of the rows of the whole and those of intervals.
+    /// Returns the page, from the rows of the whole and those of intervals.
     pub(super) fn page(self, header: &Header) -> anyhow::Result<Made> {
         let mut whole = Whole::new();
         let of_all = without_intervals(header);
@@ -103,7 +105,8 @@ impl Source<'_> {
         Ok(Made { page: html::page(whole, intervals)?, left_out, report, end })
     }
 
-    /// The rows of intervals: of the shortest that the recording has, or of so many of them together that they fit into a page.
+    /// Returns the rows of intervals: the shortest of the recording, or so many of them merged that they fit
+    /// into a page.
     fn intervals(
         self,
         header: &Header,
@@ -129,7 +132,7 @@ impl Source<'_> {
         loop {
             let mut intervals = Intervals::new(ticks, owners.len(), &extremes);
             pass(&mut intervals, ticks)?;
-            // A single interval cannot be made of less.
+            // A single interval cannot be reduced further.
             if intervals.fits() || intervals_of(header, length_ns, ticks) == 1 {
                 return Ok(intervals.packed());
             }
@@ -140,7 +143,7 @@ impl Source<'_> {
         }
     }
 
-    /// A pipeline that writes rows of JSON.
+    /// Returns a pipeline that writes rows of JSON.
     fn rows<'b>(self, header: &'b Header, into: &'b mut dyn Write) -> anyhow::Result<Pipeline<'b>> {
         let output = Output::plain(Format::Json);
         let looks = (output.report_format(), output.style(Stream::Stdout));
@@ -148,12 +151,12 @@ impl Source<'_> {
     }
 }
 
-/// The same run without intervals: everything of it is told once.
+/// Returns the same run without intervals: everything in it is reported once.
 fn without_intervals(header: &Header) -> Header {
     every(header, |_| None)
 }
 
-/// The same run, reporting every `ticks` of its ticks.
+/// Returns the same run, reported every `ticks` of its ticks.
 pub(super) fn with_intervals(header: &Header, ticks: u32) -> Header {
     every(header, |tick| Some(tick.saturating_mul(ticks)))
 }
@@ -166,14 +169,14 @@ fn every(header: &Header, interval: impl Fn(Duration) -> Option<Duration>) -> He
     if let Some(io) = &mut header.io {
         io.plan.interval = interval(io.plan.interval.unwrap_or(io.plan.tick));
     }
-    // Counts are read at the ends of their intervals only: see `Thinned`.
+    // Counts are read only at the ends of their intervals: see `Thinned`.
     if let (Some(counts), None) = (&mut header.counts, interval(Duration::ZERO)) {
         counts.plan.interval = None;
     }
     header
 }
 
-/// The shortest interval that the recording can report, in ns; `None` where it has no intervals.
+/// Returns the shortest interval that the recording can report, in ns; `None` where it has no intervals.
 pub(super) fn tick_ns(header: &Header) -> Option<u64> {
     let tasks = header.tasks.as_ref().map(|tasks| tasks.plan.interval.unwrap_or(tasks.plan.tick));
     let io = header.io.as_ref().map(|io| io.plan.interval.unwrap_or(io.plan.tick));
@@ -181,18 +184,18 @@ pub(super) fn tick_ns(header: &Header) -> Option<u64> {
     tasks.or(io).or(counts).map(|tick| duration_ns(tick).max(1))
 }
 
-/// How many ticks an interval of the page has, so that there are few enough.
+/// Returns the ticks per interval of the page, such that intervals are few enough.
 fn ticks_per_interval(header: &Header, length_ns: u64) -> u32 {
     let ticks = tick_ns(header).map_or(1, |tick| length_ns / tick);
     u32::try_from(ticks.div_ceil(SPANS_MAX)).unwrap_or(u32::MAX).max(1)
 }
 
-/// How many intervals there are then.
+/// Returns the number of intervals of that length.
 fn intervals_of(header: &Header, length_ns: u64, ticks: u32) -> u64 {
     tick_ns(header).map_or(1, |tick| length_ns / tick / u64::from(ticks)).max(1)
 }
 
-/// Drains of which those of counts are so many times fewer: their readings are sums, so that none is lost by leaving some out.
+/// Drains with only every `ticks`-th of their counts. Readings are sums, so none is lost by leaving some out.
 struct Thinned {
     ticks: u32,
     seen: u32,
@@ -203,7 +206,7 @@ impl Thinned {
         Self { ticks, seen: 0 }
     }
 
-    /// The drain, without counts that are to be left out.
+    /// Returns the drain, without counts that are to be left out.
     fn of(&mut self, mut drain: Drain) -> Drain {
         self.seen += 1;
         let is_kept = self.seen.is_multiple_of(self.ticks);
@@ -212,7 +215,8 @@ impl Thinned {
     }
 }
 
-/// Of whom intervals are kept: those with most CPU time, as many as there is room for in so many intervals.
+/// Returns the owners for which intervals are kept: those with most CPU time, as many as fit into so many
+/// intervals.
 fn kept(report: &Report, rows: u64, intervals: u64) -> BTreeSet<Owner> {
     let owners = owners(report);
     let rows_each = (rows / (owners.len() as u64 + 1)).max(1);
@@ -221,7 +225,7 @@ fn kept(report: &Report, rows: u64, intervals: u64) -> BTreeSet<Owner> {
     owners.into_iter().take(room).collect()
 }
 
-/// The owners of a report, each once, those of tasks first.
+/// Returns the owners of a report, each once, those of tasks first.
 fn owners(report: &Report) -> Vec<Owner> {
     let mut seen = BTreeSet::new();
     report.owners().filter(|&owner| seen.insert(owner)).cloned().collect()

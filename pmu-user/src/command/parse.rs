@@ -1,4 +1,4 @@
-//! Values on the command line.
+//! Parsers of values on the command line.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -10,7 +10,7 @@ use crate::{
     plan::io::request::Limits,
 };
 
-/// `5`, `500ms`, `1.5m`: a number, of seconds if it has no unit.
+/// Parses `5`, `500ms`, `1.5m`: a number, in seconds if it has no unit.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let split =
         text.find(|character: char| !character.is_ascii_digit() && character != '.').unwrap_or(text.len());
@@ -23,28 +23,28 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
         "" | "s" => number,
         "m" | "min" => number * 60.0,
         "h" => number * 3600.0,
-        _ => return Err(format!("`{unit}` is no unit of time; use us, ms, s, m or h")),
+        _ => return Err(format!("unknown time unit `{unit}`; use us, ms, s, m or h")),
     };
     if seconds == 0.0 {
-        return Err("a duration is longer than 0".to_owned());
+        return Err("a duration must be longer than 0".to_owned());
     }
     let duration = Duration::try_from_secs_f64(seconds).ok().filter(|duration| !duration.is_zero());
     duration.ok_or_else(|| format!("`{text}` is too short or too long"))
 }
 
-/// The same, or 0.
+/// Parses a duration, or 0.
 pub(super) fn duration_or_none(text: &str) -> Result<Duration, String> {
     let number = text.trim_end_matches(|character: char| character.is_ascii_alphabetic());
     if number.parse() == Ok(0.0) { Ok(Duration::ZERO) } else { duration(text) }
 }
 
-/// The shortest interval between reports: below, draining would cost more than what it shows.
+/// Shortest interval between reports: below it, draining would cost more than what it shows.
 const INTERVAL_MIN: Duration = Duration::from_millis(10);
 
-/// Numbers from here on need a unit.
+/// Limit from which numbers need a unit.
 const BARE_MAX: Duration = Duration::from_secs(100);
 
-/// A duration of at least 10 ms.
+/// Parses a duration of at least 10 ms.
 pub(super) fn interval(text: &str) -> Result<Duration, String> {
     let interval = duration(text)?;
     // perf's -I is in milliseconds.
@@ -54,19 +54,19 @@ pub(super) fn interval(text: &str) -> Result<Duration, String> {
     if interval < INTERVAL_MIN { Err("the shortest interval is 10ms".to_owned()) } else { Ok(interval) }
 }
 
-/// The narrowest text report: nothing would be left of a name in a narrower one.
+/// Narrowest text report: nothing would be left of a name in a narrower one.
 pub(super) const WIDTH_MIN: u16 = 20;
 
-/// Columns of a text report, or 0. A terminal may have fewer, a choice may not.
+/// Parses the columns of a text report, or 0. A terminal may have fewer, the option may not.
 pub(super) fn width(text: &str) -> Result<u16, String> {
     let columns: u16 = text.parse().map_err(|_| format!("`{text}` is not a whole number of columns"))?;
     if (1..WIDTH_MIN).contains(&columns) {
-        return Err(format!("the least is {WIDTH_MIN} columns; 0 is as many as the rows take"));
+        return Err(format!("the minimum is {WIDTH_MIN} columns; 0 means as many as the rows need"));
     }
     Ok(columns)
 }
 
-/// Process or thread ids are positive.
+/// Parses a process or thread id, which is positive.
 pub(super) fn id(text: &str) -> Result<u32, String> {
     let wrong = || {
         let is_name = text.starts_with(|first: char| first.is_ascii_alphabetic());
@@ -77,7 +77,7 @@ pub(super) fn id(text: &str) -> Result<u32, String> {
     text.parse().ok().filter(|&id| id > 0).ok_or_else(wrong)
 }
 
-/// The name of a cgroup, which says one: an empty variable of a script must not mean the whole host.
+/// Parses the name of a cgroup. It is not empty: an empty variable of a script must not mean the whole host.
 pub(super) fn cgroup(text: &str) -> Result<String, String> {
     let name = text.split_once(':').map_or(text, |(_, name)| name);
     if name.trim().is_empty() {
@@ -86,12 +86,13 @@ pub(super) fn cgroup(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// An address and port to listen at: `ADDRESS:PORT`, with the address in brackets or not, `localhost:PORT`, or `:PORT` of every address.
+/// Parses an address and port to listen on: `ADDRESS:PORT`, with the address in brackets or not,
+/// `localhost:PORT`, or `:PORT` of every address.
 pub(super) fn listen(text: &str) -> Result<SocketAddr, String> {
     let wanted = || {
         let of_v6 = text.parse::<Ipv6Addr>().is_ok();
-        let hint = if of_v6 { " (an IPv6 address stands in brackets, as [::1]:9477)" } else { "" };
-        format!("{text} is not ADDRESS:PORT, as 127.0.0.1:9477, [::1]:9477 or :9477{hint}")
+        let hint = if of_v6 { " (write an IPv6 address in brackets: [::1]:9477)" } else { "" };
+        format!("{text} is not ADDRESS:PORT, e.g. 127.0.0.1:9477, [::1]:9477 or :9477{hint}")
     };
     let (address, port) = text.rsplit_once(':').ok_or_else(wanted)?;
     let port: u16 = port.parse().map_err(|_| wanted())?;
@@ -99,59 +100,59 @@ pub(super) fn listen(text: &str) -> Result<SocketAddr, String> {
     let address: IpAddr = match bare.unwrap_or(address) {
         "" if bare.is_none() => Ipv6Addr::UNSPECIFIED.into(),
         "localhost" => Ipv4Addr::LOCALHOST.into(),
-        // Without brackets, an IPv6 address and a port can be read in two ways.
+        // Without brackets, an IPv6 address and a port are ambiguous.
         v6 if bare.is_none() && v6.contains(':') => return Err(wanted()),
         address => address.parse().map_err(|_| wanted())?,
     };
     Ok(SocketAddr::new(address, port))
 }
 
-/// Names of configurations.
+/// Returns a parser of the names of configurations.
 pub(super) fn profile() -> clap::builder::PossibleValuesParser {
     clap::builder::PossibleValuesParser::new(crate::table::profile::ALL.map(|profile| profile.name))
 }
 
-/// The kernel's CPU lists, as one value.
+/// CPU list in the kernel's form, as one value.
 #[derive(Clone, Debug)]
 pub(super) struct CpuList(pub(super) Vec<Cpu>);
 
-/// `0-3,7`.
+/// Parses a CPU list such as `0-3,7`.
 pub(super) fn cpus(text: &str) -> Result<CpuList, String> {
     parse_list(text).map(CpuList)
 }
 
-/// Bandwidths that are watched, by what VTune's options call them, too.
+/// Bandwidths that are watched, by short name and by the name of VTune's option.
 pub(super) const NAMES: [(&str, &str); 3] =
     [("dram", "dram.bandwidth"), ("upi", "upi.utilization"), ("pcie", "pcie.inbound")];
 
-/// `dram=60,120`: below 60 GB/s is low, from 120 GB/s on high.
+/// Parses `dram=60,120`: below 60 GB/s is low, from 120 GB/s on high.
 pub(super) fn limits(text: &str) -> Result<Limits, String> {
     let known = || NAMES.map(|(name, _)| name).join(", ");
     let (name, numbers) = text
         .split_once('=')
-        .ok_or_else(|| format!("`{text}` sets no limits; write them as dram=60,120 ({})", known()))?;
+        .ok_or_else(|| format!("`{text}` sets no limits; write e.g. dram=60,120 ({})", known()))?;
     let full = NAMES.iter().find(|(short, full)| name == *short || name == *full).map(|(_, full)| *full);
-    let name = full.ok_or_else(|| format!("`{name}` is no bandwidth that is watched: {}", known()))?;
+    let name = full.ok_or_else(|| format!("unknown bandwidth `{name}`; use {}", known()))?;
     let number =
         |text: &str| text.trim().parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0);
     let numbers = numbers.split_once(',').and_then(|(low, high)| Some((number(low)?, number(high)?)));
-    let (low, high) = numbers
-        .ok_or_else(|| format!("`{text}` needs two limits, none of them below 0, as in dram=60,120"))?;
+    let (low, high) =
+        numbers.ok_or_else(|| format!("`{text}` needs two limits, neither below 0, e.g. dram=60,120"))?;
     if low >= high {
         return Err(format!("`{text}`: low ends at {low}, so high cannot begin at {high}"));
     }
     Ok(Limits { name: name.to_owned(), low, high })
 }
 
-/// A bandwidth in GB/s.
+/// Parses a bandwidth in GB/s.
 pub(super) fn gigabytes(text: &str) -> Result<f64, String> {
     let number = text.trim().parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0);
-    number.ok_or_else(|| format!("`{text}` is no bandwidth in GB/s, as 204.8 is one"))
+    number.ok_or_else(|| format!("`{text}` is not a bandwidth in GB/s, e.g. 204.8"))
 }
 
-/// `256M`: bytes, as a number with K, M or G behind it, which are powers of 1000.
+/// Parses a size in bytes, such as `256M`: a number, followed by K, M or G, which are powers of 1000.
 pub(super) fn bytes(text: &str) -> Result<u64, String> {
-    let wrong = || format!("`{text}` is no size such as 256M or 2G");
+    let wrong = || format!("`{text}` is not a size, e.g. 256M or 2G");
     let (number, factor) = match text.trim().strip_suffix('B').unwrap_or(text.trim()) {
         text if text.ends_with(['K', 'k']) => (&text[..text.len() - 1], 1e3),
         text if text.ends_with('M') => (&text[..text.len() - 1], 1e6),
@@ -162,30 +163,30 @@ pub(super) fn bytes(text: &str) -> Result<u64, String> {
     number.map(|number| (number * factor) as u64).ok_or_else(wrong)
 }
 
-/// What stands between fields: a character, or `\t`.
+/// Parses the separator of fields: a character, or `\t`.
 pub(super) fn separator(text: &str) -> Result<char, String> {
     let mut characters = text.chars();
     match (text, characters.next(), characters.next()) {
         ("\\t", ..) => Ok('\t'),
         (_, Some(one), None) if !one.is_alphanumeric() && !"\n\r.<>\"".contains(one) => Ok(one),
-        _ => Err(format!("`{text}` separates no fields; use one character, as `,`, `;` or `\\t`")),
+        _ => Err(format!("invalid separator `{text}`; use one character, e.g. `,`, `;` or `\\t`")),
     }
 }
 
-/// A share: `5%`, or `5`.
+/// Parses a share: `5%`, or `5`.
 pub(super) fn percent(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>().ok();
     let number = number.filter(|number| (0.0..=100.0).contains(number));
-    number.map(|number| number / 100.0).ok_or_else(|| format!("`{text}` is no share from 0% to 100%"))
+    number.map(|number| number / 100.0).ok_or_else(|| format!("`{text}` is not a share from 0% to 100%"))
 }
 
-/// A share of the CPUs that something may cost: more than none of them.
+/// Parses the share of the CPUs that counting may cost, above 0.
 pub(super) fn budget(text: &str) -> Result<f64, String> {
     let share = percent(text)?;
     if share > 0.0 {
         Ok(share)
     } else {
-        Err("a budget is more than 0%: counting always costs something".to_owned())
+        Err("a budget must be more than 0%: counting always costs something".to_owned())
     }
 }
 
@@ -270,7 +271,7 @@ mod tests {
     fn a_width_is_0_or_has_room_for_a_name() {
         assert_eq!((width("0"), width("20"), width("65535")), (Ok(0), Ok(20), Ok(65535)));
         for narrow in ["1", "10", "19"] {
-            assert!(width(narrow).unwrap_err().contains("the least is 20 columns; 0 is"), "{narrow}");
+            assert!(width(narrow).unwrap_err().contains("the minimum is 20 columns; 0 means"), "{narrow}");
         }
         assert!(width("-80").is_err() && width("65536").is_err() && width("wide").is_err());
     }
@@ -287,7 +288,7 @@ mod tests {
         assert_eq!((dram.name.as_str(), dram.low, dram.high), ("dram.bandwidth", 60.0, 120.5));
         assert_eq!(limits("upi.utilization=0,50").unwrap().name, "upi.utilization");
         for (wrong, says) in [
-            ("60,120", "write them as"),
+            ("60,120", "write e.g. dram"),
             ("disk=1,2", "dram, upi, pcie"),
             ("dram=60", "two limits"),
             ("dram=-1,2", "two limits"),

@@ -1,4 +1,5 @@
-//! Drain → interval → report → bytes: the pure half, the same for a live run and for a recording, whatever its sources are.
+//! Drain → interval → report → bytes: the pure half, the same for a live run and for a recording, whatever
+//! its sources are.
 
 mod counts;
 mod cut;
@@ -41,43 +42,43 @@ use crate::{
 
 pub(super) use self::{counts::check as check_counts, cut::Span, tasks::prepare};
 
-/// Turns drains into reports.
+/// Pipeline that turns drains into reports.
 pub(super) struct Pipeline<'a> {
     header: &'a Header,
     tasks: Option<TasksPart<'a>>,
     io: Option<IoPart<'a>>,
     counts: Option<CountsPart<'a>>,
     view: View<'a>,
-    /// Whose numbers intervals have; `None`: everybody's.
+    /// Owners that intervals have; `None` for all.
     only: Option<&'a BTreeSet<Owner>>,
     cut: Option<Cut>,
-    /// Is the next drain the one with which the counts of a recording begin that began midway?
+    /// Whether the next drain is the baseline of a recording that began midway.
     base_is_due: bool,
     filter: Filter,
-    /// What a filter asks for and the report does not have is an error.
+    /// Whether it is an error if the report lacks what a filter requests.
     must_be_met: bool,
-    /// Whose cgroups are.
+    /// Identities of cgroups, by path.
     cgroups: CgroupNames,
-    /// How many make it worth to forget those of cgroups that no ledger knows any more.
+    /// Number of names above which those of cgroups in no ledger are forgotten.
     cgroups_max: usize,
     generations: Generations,
-    /// Cgroups that became targets, the first ones.
+    /// First cgroups that became targets.
     followed: Vec<Followed>,
-    /// As `read_at_ns` of the cost that is reported.
+    /// Value of `read_at_ns` for the reported cost.
     cost_read_at_ns: Option<u64>,
-    /// What became missing behind the header.
+    /// Absences that became known after the header.
     missing: Vec<Absent>,
 }
 
-/// Cgroups whose names are kept, those of forgotten ones included; where ledgers know that many, twice as many.
+/// Maximum number of kept cgroup names; twice as many as ledgers have, if that is more.
 const CGROUPS_MAX: usize = 16_384;
 
-/// Cgroups that became targets of which a report tells.
+/// Maximum number of reported cgroups that became targets.
 const FOLLOWED_MAX: usize = 1024;
 
 impl<'a> Pipeline<'a> {
-    /// A pipeline for the run that `header` describes. `folder`: a perfmon directory with the formulas of its Top-Down metrics, if not
-    /// the built-in ones.
+    /// Returns a pipeline for the run that `header` describes. `folder` is a perfmon directory with the
+    /// formulas of its Top-Down metrics, if not the built-in ones.
     ///
     /// # Errors
     ///
@@ -91,7 +92,7 @@ impl<'a> Pipeline<'a> {
         Self::into_view(header, folder, View::new(header, format, style, into))
     }
 
-    /// The same, whose reports go to `view`.
+    /// Returns a pipeline with `view` as the destination of its reports.
     ///
     /// # Errors
     ///
@@ -125,34 +126,34 @@ impl<'a> Pipeline<'a> {
         })
     }
 
-    /// Shows what the filter keeps of every report.
+    /// Shows only what the filter keeps of every report.
     pub(super) fn filter(&mut self, filter: Filter) {
         self.filter = filter;
     }
 
-    /// Reports a span of a recording alone, and what the filter keeps of it; if that is nothing, it is an error.
+    /// Reports only a span of a recording, and what the filter keeps of it. Nothing left is an error.
     pub(super) fn select(&mut self, span: Option<Span>, filter: Filter) {
         self.cut = span.map(Cut::new);
         self.filter = filter;
         self.must_be_met = true;
     }
 
-    /// Writes the latencies of every interval to a log, too.
+    /// Also writes the latencies of every interval to a log.
     pub(super) fn log_to(&mut self, log: Option<HdrLog<'a>>) {
         self.view.log_to(log);
     }
 
-    /// Adds nothing up for the whole run, of which nobody asks for a report.
+    /// Sums nothing for the whole run, of which no report is requested.
     pub(super) fn only_intervals(&mut self) {
         self.tasks.iter_mut().for_each(TasksPart::only_intervals);
     }
 
-    /// Leaves out of intervals whoever is not among these.
+    /// Omits other owners than these from intervals.
     pub(super) const fn keep_only(&mut self, owners: &'a BTreeSet<Owner>) {
         self.only = Some(owners);
     }
 
-    /// Takes a drain; writes a report if an interval is complete. What is to be counted next.
+    /// Takes a drain, and writes a report if an interval is complete. Returns what is to be counted next.
     pub(super) fn drain(&mut self, mut drain: Drain) -> std_io::Result<Next> {
         for CgroupName { path, identity } in std::mem::take(&mut drain.cgroups) {
             self.cgroups.insert(path, identity);
@@ -201,7 +202,7 @@ impl<'a> Pipeline<'a> {
         Ok(next)
     }
 
-    /// Forgets the names of cgroups that are in no report to come, if there are many.
+    /// Forgets the names of cgroups that are in no later report, if there are many.
     fn forget_cgroups(&mut self) {
         if self.cgroups.len() <= self.cgroups_max {
             return;
@@ -214,7 +215,7 @@ impl<'a> Pipeline<'a> {
         self.cgroups_max = CGROUPS_MAX.max(2 * self.cgroups.len());
     }
 
-    /// Takes a drain as that with which the counts begin.
+    /// Takes a drain as the baseline of the counts.
     fn skip(&mut self, drain: Drain) {
         if let (Some(part), Some(drain)) = (&mut self.tasks, &drain.tasks) {
             part.skip(drain);
@@ -227,16 +228,16 @@ impl<'a> Pipeline<'a> {
         }
     }
 
-    /// What it cost is this process's, and was read when the process had taken so much CPU time, in ns.
+    /// Records that the cost is that of this process, read when the process had used so much CPU time, in ns.
     pub(super) const fn costs_go_on(&mut self, read_at_ns: u64) {
         self.cost_read_at_ns = Some(read_at_ns);
     }
 
-    /// Takes names, which come when the run is over.
+    /// Takes names that come when the run is over.
     pub(super) fn name(&mut self, names: &Names) {
         let Some(tasks) = &mut self.tasks else { return };
         if self.cut.is_some_and(|cut| cut.is_over()) {
-            // Samples that were located after the last drain are not of the span, nor is what the process cost by then.
+            // Samples located after the last drain are outside the span, as is the process's cost by then.
             tasks.learn(names);
         } else {
             tasks.name(names);
@@ -250,27 +251,28 @@ impl<'a> Pipeline<'a> {
         }
     }
 
-    /// What is missing, too.
+    /// Adds absences to the report.
     pub(super) fn miss(&mut self, missing: Vec<Absent>) {
         self.missing.extend(missing);
     }
 
-    /// Looks up the names that a recording lacks in files of `folders`. Returns the files that none of them has.
+    /// Looks up names missing from a recording in files of `folders`. Returns the files that none has.
     pub(super) fn name_from(&mut self, folders: &[PathBuf]) -> Vec<Unfound> {
         self.tasks.as_mut().map_or(Vec::new(), |tasks| tasks.name_from(folders))
     }
 
-    /// The functions of this name that samples of `owners` hit, of everybody if there are none, by line and instruction.
+    /// Returns the functions with this name that samples of `owners` hit, by line and instruction. Without
+    /// `owners`, all samples are taken.
     ///
     /// # Errors
     ///
-    /// No sample hit one.
+    /// No sample hit such a function.
     pub(super) fn annotate(&self, wanted: &str, owners: &[Pattern]) -> Result<Vec<Annotated>, Unmet> {
         let tasks = self.tasks.as_ref().ok_or_else(|| Unmet("the recording has no samples".to_owned()))?;
         tasks.annotate(wanted, owners)
     }
 
-    /// What the run has done until now.
+    /// Returns the progress of the run.
     pub(super) fn so_far(&self) -> SoFar {
         let mut so_far = self.tasks.as_ref().map(TasksPart::so_far).unwrap_or_default();
         if let Some(io) = &self.io {
@@ -292,12 +294,12 @@ impl<'a> Pipeline<'a> {
         if let Some(owners) = self.only {
             report.keep_owners(|owner| owners.contains(owner));
         }
-        // What an interval lacks another one may have.
+        // Another interval may have what this one lacks.
         let _ = self.filter.apply(&mut report);
         self.view.interval(&report)
     }
 
-    /// A report of the tasks since the last call, or since the run began.
+    /// Returns a report of the tasks since the last call, or since the run began.
     pub(super) fn take_tasks(&mut self) -> Report {
         let mut report = self.report(None);
         self.tasks.iter_mut().for_each(|tasks| tasks.take_whole(&mut report));
@@ -306,7 +308,7 @@ impl<'a> Pipeline<'a> {
         report
     }
 
-    /// A report of what was counted, with what was known to be missing before.
+    /// Returns a report of the counts, with what was known to be missing before.
     fn report(&self, counts: Option<Stat>) -> Report {
         let left_out = self.header.counts.iter().filter_map(|counts| counts.plan.left_out.as_ref());
         let left_out = left_out.map(|why| Absent { what: "events".to_owned(), why: why.clone() });
@@ -328,7 +330,7 @@ impl<'a> Pipeline<'a> {
         report
     }
 
-    /// Writes the interval that is still open, if one is.
+    /// Writes the open interval, if there is one.
     pub(super) fn end_interval(&mut self) -> std_io::Result<()> {
         let is_open = match (&self.tasks, &self.io) {
             (Some(tasks), _) => tasks.is_open(),
@@ -337,11 +339,11 @@ impl<'a> Pipeline<'a> {
         if is_open { self.interval() } else { Ok(()) }
     }
 
-    /// Writes the interval that is still open, and the whole run's report.
+    /// Writes the open interval, and the report of the whole run.
     ///
     /// # Errors
     ///
-    /// It cannot be written, or nothing is left of a recording.
+    /// The report cannot be written, or nothing is left of a recording.
     pub(super) fn finish(&mut self, ending: &Ending) -> anyhow::Result<Report> {
         if let Some(cut) = self.cut.filter(|cut| cut.really().is_none()) {
             return Err(Unmet(cut.nothing()).into());
@@ -366,12 +368,13 @@ impl<'a> Pipeline<'a> {
         Ok(report)
     }
 
-    /// Which of several runs of a command are not in the report, and why: those that did not end well, and those that were too many.
+    /// Returns which of several runs of a command are not in the report, and why: those that failed, and
+    /// those beyond the limit.
     pub(super) fn left_out(&self) -> Option<String> {
         self.counts.as_ref().and_then(CountsPart::left_out)
     }
 
-    /// One of several runs: its report, which is not written, and what of it goes into the report of all.
+    /// Returns the report of one of several runs, which is not written, and its part in the report of all.
     pub(super) fn conclude(&self) -> (Report, Vec<OneRun>) {
         let report = self.whole();
         let tasks = self.tasks.as_ref().zip(report.tasks.as_ref());
@@ -380,12 +383,12 @@ impl<'a> Pipeline<'a> {
     }
 }
 
-/// Says on stderr, in one line, what was lost.
+/// Prints to stderr, in one line, what was lost.
 pub(super) fn closing_line(report: &Report) {
     lost(report).iter().for_each(|line| output::talk(line));
 }
 
-/// What was lost of any source, if anything was.
+/// Returns the losses of all sources, if there are any.
 fn lost(report: &Report) -> Option<String> {
     let all = report.losses.iter().filter(|(_, count)| **count > 0);
     let all: Vec<String> = all.map(|(reason, count)| format!("{reason} {count}")).collect();

@@ -1,5 +1,5 @@
-//! The line that says how a run is getting on, where a person is watching standard error: drawn after each drain, gone before anything
-//! else is written.
+//! Progress line of a run, on a terminal at standard error: drawn after each drain, erased before any other
+//! output.
 
 use std::{
     io::{self, Write as _},
@@ -9,27 +9,27 @@ use std::{
 use super::output;
 use crate::view::text::{duration, percent, plain};
 
-/// Erases the line that the cursor is in, and goes to its begin (ECMA-48, EL).
+/// Erases the line of the cursor, and moves to its beginning (ECMA-48, EL).
 const ERASE: &str = "\r\x1b[K";
 
-/// Time before which there is nothing to tell: the drain that comes first is the baseline.
+/// Time before which nothing is drawn: the drain that comes first is the baseline.
 const QUIET: Duration = Duration::from_millis(500);
 
-/// What a run has done so far.
+/// Progress of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct SoFar {
-    /// Owners that did anything, where they are told apart.
+    /// Owners with any activity, where they are distinguished.
     pub(super) owners: Option<usize>,
     /// Samples of all events, where any are taken.
     pub(super) samples: Option<u64>,
-    /// What was lost, whatever the reason.
+    /// Losses of any kind.
     pub(super) lost: u64,
     /// CPU time of this process while it counts, as a share of the CPUs', where it is measured.
     pub(super) cost: Option<f64>,
 }
 
 impl SoFar {
-    /// In words, after so many seconds; `of`: how long the run will be, if that is known.
+    /// Returns the line after so many seconds; `of` is the length of the run, if it is known.
     fn line(&self, seconds: u64, of: Option<Duration>) -> String {
         let length = of.map_or_else(String::new, |of| format!(" of {}", duration(of.as_nanos() as f64)));
         let owners = |owners| format!("{owners} {}", if owners == 1 { "owner" } else { "owners" });
@@ -45,9 +45,9 @@ impl SoFar {
     }
 }
 
-/// The line on a terminal; erased when it is dropped.
+/// Progress line on a terminal, erased when it is dropped.
 pub(super) struct Progress {
-    /// Columns of the terminal; `None`: nobody watches.
+    /// Columns of the terminal; `None` without one.
     columns: Option<usize>,
     begun: Instant,
     of: Option<Duration>,
@@ -55,29 +55,30 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Of a run of this length, if it has one. Without `talks` and without a terminal nothing is ever drawn.
+    /// Begins the line of a run with this length, if it has one. Without `talks`, or without a terminal,
+    /// nothing is ever drawn.
     pub(super) fn begin(talks: bool, of: Option<Duration>) -> Self {
         let columns = if talks { output::columns_watched() } else { None };
         Self { columns, begun: Instant::now(), of, is_drawn: false }
     }
 
-    /// Is anybody watching?
+    /// Returns whether the line is drawn.
     pub(super) const fn is_watched(&self) -> bool {
         self.columns.is_some()
     }
 
-    /// Draws the line anew.
+    /// Draws the line again.
     pub(super) fn draw(&mut self, so_far: &SoFar) {
         let elapsed = self.begun.elapsed();
         let Some(columns) = self.columns.filter(|_| elapsed >= QUIET) else { return };
-        // A line that is as wide as the terminal would wrap, and one that wrapped cannot be erased.
+        // A line as wide as the terminal would wrap, and a line that wrapped cannot be erased.
         let line = format!("pmbpf: {}", so_far.line(elapsed.as_secs(), self.of));
         let line: String = plain(&line).chars().take(columns.saturating_sub(1)).collect();
-        // A terminal that is gone is no reason to stop.
+        // A closed terminal is not a reason to stop.
         self.is_drawn = write!(io::stderr().lock(), "{ERASE}{line}").is_ok();
     }
 
-    /// Makes room for what is to be written.
+    /// Erases the line before other output.
     pub(super) fn erase(&mut self) {
         if std::mem::take(&mut self.is_drawn) {
             let _ = write!(io::stderr().lock(), "{ERASE}");

@@ -1,4 +1,4 @@
-//! Records while there is room: a full disk is an error at the end, not the end of the run.
+//! Recording while there is room: a full disk is an error at the end, not the end of the run.
 
 use std::{
     ffi::OsString,
@@ -27,28 +27,28 @@ use crate::{
     view::{Format, hdr_log::HdrLog},
 };
 
-/// Choices that every command which measures has.
+/// Options of every command that measures.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Keep {
-    /// Record to FILE, for `pmbpf report`; it is there from the start, and can be read however the run ends. NAME.html is a page
-    /// for a browser instead, and a recording until the run has ended. `-` records nothing and sends results to stdout, where
-    /// otherwise a command's go and results to stderr
+    /// Record to FILE, for `pmbpf report`; it exists from the start and can be read however the run ends.
+    /// NAME.html: a recording that becomes a page for a browser at the end. `-`: do not record; print results
+    /// to stdout and redirect the command's stdout to stderr
     #[arg(short, long, value_name = "FILE", help_heading = "Output")]
     output: Option<PathBuf>,
-    /// Replace FILE if it exists, by a new file that only you may read
+    /// Replace FILE if it exists, with a new file that only you can read
     #[arg(long, requires = "output", help_heading = "Output")]
     force: bool,
     #[command(flatten)]
     pub(super) redaction: Redaction,
-    /// Does the file get results instead of a recording?
+    /// Whether the file receives results instead of a recording.
     #[arg(skip)]
     takes_results: bool,
 }
 
-/// Formats of results, by the extensions of files that hold them.
+/// Formats of results, by file extension.
 const RESULTS: [(&str, Format); 4] =
     [("json", Format::Json), ("jsonl", Format::Json), ("csv", Format::Csv), ("txt", Format::Text)];
-/// Extensions of what other programs draw or read, and what makes it.
+/// Extensions of other programs' files, and the command that makes them.
 const OTHERS: [(&str, &str); 6] = [
     (
         "svg",
@@ -57,12 +57,12 @@ const OTHERS: [(&str, &str); 6] = [
     ("folded", "record to NAME.pmbpf, then `pmbpf export NAME.pmbpf --to folded`"),
     ("pprof", "record to NAME.pmbpf, then `pmbpf export NAME.pmbpf --to pprof`"),
     ("parquet", "record to NAME.pmbpf, then `pmbpf export NAME.pmbpf --to parquet`"),
-    ("data", "a recording of pmbpf is none of perf's: name it NAME.pmbpf"),
+    ("data", "pmbpf does not write perf.data files: name it NAME.pmbpf"),
     ("pdf", "`-o NAME.html` makes a page"),
 ];
 
 impl Keep {
-    /// The file to record to, if one is named.
+    /// Returns the file to record to, if one is named.
     pub(super) fn file(&self) -> Option<&Path> {
         self.named_file().filter(|_| !self.takes_results)
     }
@@ -75,23 +75,23 @@ impl Keep {
         Some(self.named_file()?.extension()?.to_str()?.to_ascii_lowercase())
     }
 
-    /// The format of results that the name of the file stands for, if it does.
+    /// Returns the format of results that the name of the file stands for, if any.
     pub(super) fn named_format(&self) -> Option<Format> {
         let extension = self.extension()?;
         RESULTS.iter().find(|(name, _)| *name == extension).map(|(_, format)| *format)
     }
 
-    /// Is the file named as a recording, or a page?
+    /// Returns whether the file is named as a recording or a page.
     pub(super) fn is_named_recording(&self) -> bool {
         self.extension().is_some_and(|extension| matches!(&*extension, "pmbpf" | "html"))
     }
 
-    /// Has the file get the results, which are not recorded then.
+    /// Makes the file receive the results, which are then not recorded.
     pub(super) const fn take_results(&mut self) {
         self.takes_results = true;
     }
 
-    /// Does the file get results?
+    /// Returns whether the file receives results.
     pub(super) fn takes_results(&self) -> bool {
         self.takes_results && self.named_file().is_some()
     }
@@ -107,17 +107,17 @@ impl Keep {
         Ok(Some(file))
     }
 
-    /// Does the recording become a page at the end?
+    /// Returns whether the recording becomes a page at the end.
     fn is_page(&self) -> bool {
         self.file().and_then(Path::extension).is_some_and(|extension| extension.eq_ignore_ascii_case("html"))
     }
 
-    /// Were results sent to standard output by name?
+    /// Returns whether results were sent to standard output by `-o -`.
     pub(super) fn is_stdout(&self) -> bool {
         self.output.as_deref().is_some_and(|path| path.as_os_str() == "-")
     }
 
-    /// Says what was recorded, and how to read it.
+    /// Reports what was recorded, and how to read it.
     pub(super) fn say_what_is_written(&self) {
         if let Some(file) = self.file()
             && let Ok(bytes) = file.metadata().map(|file| file.len())
@@ -133,17 +133,18 @@ impl Keep {
         }
     }
 
-    /// Where results go: standard output belongs to a command unless `-` was named.
+    /// Returns the stream for results: standard output belongs to a command unless `-` was named.
     pub(super) fn stream(&self, command: &[OsString]) -> Stream {
         if command.is_empty() || self.is_stdout() { Stream::Stdout } else { Stream::Stderr }
     }
 
-    /// Whether the run goes on if nobody reads its results any more: for a recording, or a command, which is not ours to end.
+    /// Returns whether the run goes on once its results are no longer read. A run with a recording does, and
+    /// one with a command, which pmbpf does not end.
     pub(super) fn if_unread(&self, command: &[OsString]) -> ReaderGone {
         if command.is_empty() && self.file().is_none() { ReaderGone::Ends } else { ReaderGone::Ignored }
     }
 
-    /// Refuses a file that is there already, before anything is opened, and a page where there cannot be one.
+    /// Refuses an existing file before anything is opened, and a page where there cannot be one.
     pub(super) fn check(&self) -> Result<(), Usage> {
         if self.is_page()
             && self.file().and_then(|file| file.metadata().ok()).is_some_and(|there| !there.is_file())
@@ -161,7 +162,7 @@ impl Keep {
         }
     }
 
-    /// Refuses a recording that is named as something else.
+    /// Refuses a recording that is named as another format.
     fn check_name(&self) -> Result<(), Usage> {
         let (Some(file), Some(extension)) = (self.file(), self.extension()) else { return Ok(()) };
         let why = match RESULTS.iter().find(|(name, _)| *name == extension) {
@@ -179,7 +180,7 @@ impl Keep {
 
     /// Creates the recording, if one is wanted.
     pub(super) fn begin(&self, header: &Header) -> io::Result<Recorder> {
-        // A file that grows beyond the limit (`ulimit -f`) is an error then, not the end of us.
+        // A file beyond the limit (`ulimit -f`) is then an error, not the end of this process.
         drop(signal(SignalKind::from_raw(libc::SIGXFSZ))?);
         let overwrite = if self.force { Overwrite::Yes } else { Overwrite::No };
         let Some(path) = self.file() else { return Ok(Recorder { writer: None, failure: None }) };
@@ -188,7 +189,7 @@ impl Keep {
     }
 }
 
-/// Where drains are kept, if they are.
+/// Writer of drains to a recording, if there is one.
 pub(super) struct Recorder {
     writer: Option<Writer>,
     failure: Option<io::Error>,
@@ -210,7 +211,7 @@ impl Recorder {
         self.write(|writer| writer.names(names));
     }
 
-    /// Makes a page of the recording, if it is to be one: the first failure, once everything else is done.
+    /// Makes a page of the recording, if requested. Returns the first failure, once everything else is done.
     pub(super) fn result(self, keep: &Keep, perfmon_dir: Option<&Path>) -> anyhow::Result<()> {
         if let Some(failure) = self.failure {
             return Err(failure.into());
@@ -236,7 +237,7 @@ impl Recorder {
     }
 }
 
-/// The page of what was recorded, whose names are as they may be shown.
+/// Returns the page of a recording, in which names are already as they may be shown.
 fn page(recording: &Writer, name: &str, perfmon_dir: Option<&Path>) -> anyhow::Result<Vec<u8>> {
     let open = || recording.opened(name);
     let redacting = Redaction::of(Naming::Plain).begin();
@@ -245,23 +246,23 @@ fn page(recording: &Writer, name: &str, perfmon_dir: Option<&Path>) -> anyhow::R
     Ok(source.page(&open()?.header)?.page)
 }
 
-/// Whether latencies go into a file of their own, for HdrHistogram's tools.
+/// Option to write latencies to a separate file, for HdrHistogram's tools.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct HdrLogArgs {
-    /// Write the latencies of every owner and interval (run queue, block requests) to FILE, too: a new file, in HdrHistogram's
-    /// interval log format
+    /// Also write run-queue and block-request latencies by owner and interval to a new FILE, in
+    /// HdrHistogram's interval log format
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     hdr_log: Option<PathBuf>,
 }
 
 impl HdrLogArgs {
-    /// Is a log wanted?
+    /// Returns whether a log is wanted.
     pub(super) const fn is_given(&self) -> bool {
         self.hdr_log.is_some()
     }
 
-    /// Creates the log, if one is wanted, of a run that started then (ns since 1970), for nobody else to read. A file that is there is no
-    /// place for it.
+    /// Creates the log, if one is wanted, of a run that started then (ns since 1970). The file must not
+    /// exist, and only its owner can read it.
     pub(super) fn begin(&self, started_unix_ns: u64) -> io::Result<Option<HdrLog<'static>>> {
         let Some(path) = &self.hdr_log else { return Ok(None) };
         let begin = || {

@@ -1,47 +1,48 @@
-//! `--redact`: pseudonyms in the place of names.
+//! `--redact`: pseudonyms in place of names.
 
 use crate::redact::{Redact, Redactor};
 
-/// Whether a report shows names.
+/// Treatment of names in a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Naming {
-    /// As they were recorded.
+    /// Names as they were recorded.
     Plain,
-    /// Pseudonyms in their place (`--redact`).
+    /// Pseudonyms instead of names (`--redact`).
     Redacted,
 }
 
-/// Whether names are shown and recorded as they are.
+/// Option to show and record pseudonyms instead of names.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Redaction {
-    /// Put pseudonyms in the place of names: processes, command lines, files, functions but the kernel's, cgroups, disks, interfaces,
-    /// the host, addresses. The same name has the same pseudonym in one report or recording, and in no other
+    /// Replace names with pseudonyms: processes, command lines, files, non-kernel functions, cgroups, disks,
+    /// interfaces, host, addresses. A name has the same pseudonym within one report or recording, and in no
+    /// other
     #[arg(long, help_heading = "Output")]
     redact: bool,
 }
 
 impl Redaction {
-    /// What was chosen otherwise than on a command line.
+    /// Returns the option for a choice made elsewhere than on a command line.
     pub(super) const fn of(naming: Naming) -> Self {
         Self { redact: matches!(naming, Naming::Redacted) }
     }
 
-    /// What makes pseudonyms, if they are wanted.
+    /// Returns the source of pseudonyms, if they are wanted.
     pub(super) fn begin(&self) -> Redacting {
         Redacting(self.redact.then(Redactor::new))
     }
 
-    /// Are they wanted?
+    /// Returns whether pseudonyms are wanted.
     pub(super) const fn is_on(&self) -> bool {
         self.redact
     }
 }
 
-/// Where everything passes that is shown or recorded.
+/// Filter for everything that is shown or recorded.
 pub(super) struct Redacting(Option<Redactor>);
 
 impl Redacting {
-    /// The value as it may be shown.
+    /// Returns the value as it may be shown.
     pub(super) fn of<T: Redact>(&self, value: T) -> serde_json::Result<T> {
         match &self.0 {
             Some(redactor) => redactor.of(value),
@@ -49,7 +50,7 @@ impl Redacting {
         }
     }
 
-    /// A sentence as it may be shown.
+    /// Returns a sentence as it may be shown.
     pub(super) fn sentence(&self, text: &str) -> String {
         self.0.as_ref().map_or_else(|| text.to_owned(), |redactor| redactor.sentence(text))
     }

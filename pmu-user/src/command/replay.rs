@@ -1,4 +1,4 @@
-//! Sends a recording through a pipeline, and says how it ended.
+//! Replay of a recording through a pipeline, and how the recording ended.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -12,8 +12,8 @@ use crate::{
     symbol::Unfound,
 };
 
-/// Sends a recording through a pipeline to its end, every drain through `thin` first; the whole run's report, and how the recording
-/// ended.
+/// Sends a recording through a pipeline to its end, every drain through `thin` first. Returns the report of
+/// the whole run, and how the recording ended.
 pub(super) fn finish(
     pipeline: &mut Pipeline<'_>,
     entries: Entries,
@@ -30,10 +30,10 @@ pub(super) fn finish(
     Ok((pipeline.finish(&end.ending())?, end))
 }
 
-/// Files of a list that are printed.
+/// Maximum number of files listed in a message.
 const UNFOUND_LISTED: usize = 8;
 
-/// Names that are missing because no folder of --symfs has their files.
+/// Returns the names that are missing because no folder of --symfs has their files.
 fn missing(unfound: &[Unfound]) -> Vec<Absent> {
     let (stripped, others): (Vec<&Unfound>, Vec<&Unfound>) =
         unfound.iter().partition(|file| file.is_stripped);
@@ -52,12 +52,13 @@ fn missing(unfound: &[Unfound]) -> Vec<Absent> {
     kinds.into_iter().filter(|(_, files)| !files.is_empty()).map(absent).collect()
 }
 
-/// The names that a recording ends with, for reports of intervals that are written before its end is read.
+/// Returns the names that a recording ends with, for reports of intervals that are written before its end is
+/// read.
 pub(super) fn names(entries: Entries) -> anyhow::Result<Option<Names>> {
     Ok(replay(entries, |_| Ok(()))?.names)
 }
 
-/// What a recording ends with, and how much of it there was.
+/// End of a recording, and how much of it there was.
 #[derive(Default)]
 pub(super) struct End {
     ending: Option<Ending>,
@@ -67,7 +68,7 @@ pub(super) struct End {
     lost_bytes: u64,
 }
 
-/// Gives every drain of a recording to `keep`, one at a time.
+/// Passes every drain of a recording to `keep`, one at a time.
 fn replay(mut entries: Entries, mut keep: impl FnMut(Drain) -> anyhow::Result<()>) -> anyhow::Result<End> {
     let mut end = End::default();
     while let Some(entry) = entries.read()? {
@@ -86,7 +87,7 @@ fn replay(mut entries: Entries, mut keep: impl FnMut(Drain) -> anyhow::Result<()
 }
 
 impl End {
-    /// How it ended; it broke off if it does not say.
+    /// Returns how the recording ended. Without an ending, it was truncated.
     fn ending(&self) -> Ending {
         self.ending.clone().unwrap_or_else(|| Ending {
             stopped: Stopped::Truncated,
@@ -96,7 +97,7 @@ impl End {
         })
     }
 
-    /// Code 0 if the recording is whole.
+    /// Returns code 0 if the recording is complete.
     pub(super) fn whole(&self) -> anyhow::Result<u8> {
         let Self { drains, lost_bytes, .. } = self;
         let why = match (&self.ending, lost_bytes) {

@@ -27,27 +27,28 @@ use crate::{
     view::{Format, View, text::duration},
 };
 
-/// Arguments.
+/// Arguments of `pmbpf report`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = super::examples::REPORT)]
 pub(super) struct Args {
-    /// The recording, which `run`, `io` or `stat` made with -o FILE: a regular file, or `-` for standard input
+    /// Recording, made by `run`, `io` or `stat` with -o FILE: a regular file, or `-` for standard input
     file: PathBuf,
-    /// Folder with the files that were running, or their debug versions; names missing from the recording are looked up
-    /// there by build id
+    /// Look up names missing from the recording by build id in this folder of executed files or their debug
+    /// files
     #[arg(long, value_name = "DIR", conflicts_with = "redact")]
     symfs: Vec<PathBuf>,
     /// Use the formulas of this perfmon directory instead of the built-in ones
     #[arg(long, value_name = "DIR")]
     perfmon_dir: Option<PathBuf>,
-    /// Exit with 3 if the result is not good enough: lost, unsupported, blind>N%, samples<N%
+    /// Exit with 3 on this defect of the result (repeatable): lost, unsupported, blind>N%, samples<N%,
+    /// unattributed>N%
     #[arg(long, value_name = "CONDITION")]
     fail_on: Vec<Gate>,
     #[command(flatten)]
     page: PageArgs,
     #[command(flatten)]
     hdr_log: HdrLogArgs,
-    /// Report every so often, whatever the run did: the recording's ticks are the shortest
+    /// Report at this interval, whatever that of the run was; at least a tick of the recording
     #[arg(short = 'I', long, value_name = "TIME", value_parser = parse::interval, help_heading = "Rows", conflicts_with = "html")]
     interval: Option<Duration>,
     #[command(flatten)]
@@ -68,7 +69,7 @@ pub(super) fn execute(args: &Args) -> anyhow::Result<u8> {
     of(args, Opened::open(&args.file)?, args.report.output().open(Stream::Stdout))
 }
 
-/// Writes what `pmbpf report` writes of a recording, without colours; the exit code.
+/// Writes what `pmbpf report` writes of a recording, without colours, and returns the exit code.
 ///
 /// # Errors
 ///
@@ -126,7 +127,7 @@ fn of(args: &Args, recording: Opened, into: Box<dyn Write>) -> anyhow::Result<u8
     end.whole()
 }
 
-/// The run as it is reported: by which owners, in which intervals.
+/// Returns the header of the run as it is reported: by which owners, in which intervals.
 fn reported(args: &Args, mut header: Header) -> Result<Header, Usage> {
     args.select.of_header(&mut header)?;
     if args.interval.is_some() && header.tasks.is_none() && header.io.is_none() {
@@ -147,8 +148,8 @@ fn reported(args: &Args, mut header: Header) -> Result<Header, Usage> {
     Ok(header)
 }
 
-/// The names of a recording's end, where intervals need them before it is read. Standard input is read once: its intervals say where code
-/// is instead.
+/// Returns the names at a recording's end, if intervals need them before it is read. Standard input is read
+/// once, so its intervals show where code is instead.
 fn early_names(args: &Args, header: &Header) -> anyhow::Result<Option<Names>> {
     let needs = header
         .tasks
@@ -188,7 +189,7 @@ fn as_page(args: &Args) -> anyhow::Result<u8> {
     end.whole()
 }
 
-/// Refuses what this recording cannot answer.
+/// Refuses options that mean nothing for this recording.
 fn check(args: &Args, header: &Header) -> anyhow::Result<()> {
     check_names(&args.file, header, &args.symfs, args.perfmon_dir.is_some())?;
     if header.tasks.is_none() {

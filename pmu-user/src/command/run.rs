@@ -1,4 +1,4 @@
-//! `pmbpf run`: counts, samples, reports.
+//! `pmbpf run`: counts, samples and reports.
 
 mod args;
 
@@ -20,11 +20,11 @@ use crate::{
     session::{launch, runtime},
 };
 
-/// Runs, and returns the exit code.
+/// Executes the run, and returns the exit code.
 pub(super) fn execute(args: &Args) -> anyhow::Result<u8> {
     let measured = collect(args, Instant::now());
     let measured = match measured {
-        // Of several runs the first may have been.
+        // Of several runs, the first may have been executed.
         Err(error) if args.target.if_possible && !args.metrics.runs && is_refusal(&error) => {
             let left_out = format!("owners, samples and waits: {}", in_words(&error));
             output::talk(&format!("not measured: {left_out}"));
@@ -47,7 +47,7 @@ fn collect(args: &Args, launched: Instant) -> anyhow::Result<u8> {
     let mut request = args.request()?;
     let of_io = args.io_request(&request)?;
     if of_io.is_some() && request.target == Target::System {
-        // Requests are told apart by cgroup there: one row has both.
+        // Requests are attributed by cgroup there: one row has both.
         request.by = request.by.or(Some(By::Cgroup));
     }
     probe(&mut machine, &request.metrics, root);

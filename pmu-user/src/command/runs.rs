@@ -1,4 +1,4 @@
-//! `pmbpf run --runs`: the command once for each group of counters, and one report of all its runs.
+//! `pmbpf run --runs`: runs the command once per counter group, and reports all its runs as one.
 
 use std::{io, path::Path, sync::Arc, time::Instant};
 
@@ -21,7 +21,7 @@ use crate::{
     view::{View, workload_in_words},
 };
 
-/// What several runs cannot be combined with, and what to do instead.
+/// Refuses options that do not go with several runs, and names the alternative.
 pub(super) fn check(args: &Args) -> Result<(), Usage> {
     let why = if args.target.command.is_empty() {
         "--runs runs a command once for each group of counters: give one after `--`".to_owned()
@@ -37,7 +37,7 @@ pub(super) fn check(args: &Args) -> Result<(), Usage> {
     Err(Usage(why))
 }
 
-/// A run that is over.
+/// Finished run of the command.
 struct Done {
     header: Header,
     report: Report,
@@ -45,7 +45,7 @@ struct Done {
     ending: Ending,
 }
 
-/// Runs the command as often as planned, or until a run fails; the exit code is the last one's.
+/// Runs the command as often as planned, or until a run fails; returns the exit code of the last one.
 pub(super) async fn live(
     mut live: Live<'_>,
     plan: &Plan,
@@ -86,7 +86,7 @@ pub(super) async fn live(
     Ok(code)
 }
 
-/// One run of the command, with the counters of `plan`.
+/// Runs the command once, with the counters of `plan`.
 async fn one(live: Live<'_>, plan: Plan, machine: Machine, signals: &mut Signals) -> anyhow::Result<Done> {
     let common = live.common;
     let (mut session, command) =
@@ -95,7 +95,7 @@ async fn one(live: Live<'_>, plan: Plan, machine: Machine, signals: &mut Signals
     let command = command.ok_or_else(|| anyhow::anyhow!("there is no command to run"))?;
     let redacting = common.keep.redaction.begin();
     let header = redacting.of(session.header())?;
-    // What a single run says is not written: there is one report of all of them.
+    // A single run writes nothing: there is one report of all of them.
     let nowhere = Box::new(io::sink());
     let output = common.output();
     let looks = (output.report_format(), output.style(Stream::Stdout));
@@ -112,7 +112,7 @@ async fn one(live: Live<'_>, plan: Plan, machine: Machine, signals: &mut Signals
     Ok(Done { header, report, run, ending: outcome.ending })
 }
 
-/// The report of the first run, with the tree of all.
+/// Writes the report of the first run, with the tree of all runs.
 fn write(live: Live<'_>, plan: &Plan, planned: u32, first: Done, runs: &[Vec<OneRun>]) -> anyhow::Result<()> {
     let Done { header, mut report, ending, .. } = first;
     let prepared = pipeline::prepare(plan, &header.machine.topology, live.folder)?;
@@ -134,12 +134,12 @@ fn write(live: Live<'_>, plan: &Plan, planned: u32, first: Done, runs: &[Vec<One
     Ok(gate::check(&common.fail_on, &report)?)
 }
 
-/// What any of the runs lost is lost to the tree of all.
+/// Adds the losses of a run to those of the report: they are missing from the tree of all runs.
 fn add_losses(report: &mut Report, other: &Report) {
     report.lose(&other.losses);
 }
 
-/// Says which run did not end well, and what becomes of the report.
+/// Reports which run failed, and which runs the report covers.
 fn complain(ending: &Ending, run: u32, planned: u32) {
     let how = ending.workload.map_or_else(|| "was broken off".to_owned(), workload_in_words);
     let rest = match run {

@@ -1,4 +1,5 @@
-//! What of a run is shown: owners, a span of time, rows by their share, and their order. It holds for every format.
+//! Selection of what is shown of a run: owners, a span of time, rows by their share, and their order. It
+//! applies to every format.
 
 use super::{
     failure::Usage,
@@ -17,25 +18,25 @@ use crate::{
     view::text::duration,
 };
 
-/// Which rows are shown, and in which order.
+/// Rows that are shown, and their order.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct RowArgs {
-    /// Owners with most of this metric first, as cpu_time, minor_faults or runqueue_latency (its 99th percentile); by default those
-    /// with most CPU time
+    /// Sort owners by this metric, largest first, e.g. minor_faults or runqueue_latency (its 99th percentile)
+    /// [default: cpu_time]
     #[arg(long, value_name = "METRIC", help_heading = "Rows")]
     sort: Option<String>,
-    /// Leave out owners with less than N % of the target's CPU time, and functions, stacks and their branches with less than N % of
-    /// the samples
+    /// Omit owners below N % of the target's CPU time, and functions, stacks and branches below N % of the
+    /// samples
     #[arg(long, value_name = "N%", value_parser = parse::percent, help_heading = "Rows")]
     min_share: Option<f64>,
-    /// A row for each process, instead of one for all processes of a program
+    /// Show one row per process, instead of one for all processes of a program
     #[arg(long, help_heading = "Rows")]
     per_process: bool,
 }
 
 impl RowArgs {
-    /// Refuses an order by what is nearly a metric, before anything is measured. What is far from all is one of the CPU model's, or an
-    /// event's, which is known when they are open.
+    /// Refuses an order by a name that resembles a metric's, before anything is measured. A name unlike all
+    /// of them may be a metric of the CPU model, or an event, which is known only once they are open.
     pub(super) fn check(&self) -> Result<(), Usage> {
         let Some(wanted) = &self.sort else { return Ok(()) };
         let names = || metric::all().map(|metric| metric.name);
@@ -51,24 +52,25 @@ impl RowArgs {
         }
     }
 
-    /// What is shown of each report.
+    /// Returns the filter for each report.
     pub(super) fn filter(&self) -> Filter {
         let processes = if self.per_process { Processes::OneByOne } else { Processes::Together };
         Filter { owners: Vec::new(), min_share: self.min_share, sort: self.sort.clone(), processes }
     }
 }
 
-/// What of a recording is shown.
+/// Selection of what is shown of a recording.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct SelectArgs {
-    /// Show these owners only: a name, a PID, or a cgroup's path or the last part of it, with `*` and `?` for any text and any
-    /// character (repeatable)
+    /// Show only these owners (repeatable): a name, a PID, a cgroup's path or its last part; `*` and `?`
+    /// match any text and any character
     #[arg(long, value_name = "OWNER", help_heading = "Rows")]
     owner: Vec<String>,
-    /// Report this span of the recording only, as 10s..20s, 10s.. or ..500ms: everything is computed from it; it is cut between drains
+    /// Report only this span of the recording, e.g. 10s..20s, 10s.. or ..500ms; all numbers are computed from
+    /// it, and it is cut between drains
     #[arg(long, value_name = "A..B", value_parser = Span::parse, help_heading = "Rows")]
     time: Option<Span>,
-    /// Whose rows there are: what the recording counted by, or comm for processes of one name together
+    /// Aggregate as recorded, or by comm to merge processes with the same name
     #[arg(long, value_name = "OWNER", help_heading = "Rows")]
     by: Option<By>,
     #[command(flatten)]
@@ -76,26 +78,26 @@ pub(super) struct SelectArgs {
 }
 
 impl SelectArgs {
-    /// Has the pipeline show what was asked for.
+    /// Sets the pipeline to show what was requested.
     pub(super) fn select(&self, pipeline: &mut Pipeline<'_>) {
         pipeline.select(self.time, Filter { owners: self.owners(), ..self.rows.filter() });
     }
 
-    /// Whose rows are shown; everybody's if there are none.
+    /// Returns the owners that are shown; empty for all.
     pub(super) fn owners(&self) -> Vec<Pattern> {
         self.owner.iter().map(|text| Pattern::new(text)).collect()
     }
 
-    /// Has the pipeline report the span that was asked for, with all of its rows.
+    /// Sets the pipeline to report the requested span, with all of its rows.
     pub(super) fn select_span(&self, pipeline: &mut Pipeline<'_>) {
         pipeline.select(self.time, Filter::default());
     }
 
-    /// Changes the header to what is counted by then.
+    /// Changes the header to the requested kind of owner.
     ///
     /// # Errors
     ///
-    /// The recording does not tell these owners apart, or is no single run on one clock.
+    /// The recording does not distinguish these owners, or has several runs.
     pub(super) fn of_header(&self, header: &mut Header) -> Result<(), Usage> {
         let runs = header.counts.as_ref().map_or(1, |counts| counts.plan.runs);
         let runs = header.tasks.as_ref().and_then(|tasks| tasks.plan.runs()).unwrap_or(runs);
@@ -118,7 +120,7 @@ impl SelectArgs {
         Ok(())
     }
 
-    /// A drain with the owners that are asked for.
+    /// Returns a drain with the requested owners.
     pub(super) fn of_drain(&self, mut drain: Drain) -> Drain {
         if self.by != Some(By::Comm) {
             return drain;
@@ -132,7 +134,7 @@ impl SelectArgs {
         drain
     }
 
-    /// Says which span it really is.
+    /// Reports the actual span.
     pub(super) fn say_span(report: &Report) {
         if let Some((from_ns, to_ns)) = report.span {
             let (from, to) = (from_ns as f64 / 1e9, to_ns as f64 / 1e9);
@@ -142,7 +144,7 @@ impl SelectArgs {
     }
 }
 
-/// Why owners of one kind do not tell those of another.
+/// Returns why owners of one kind do not yield those of another.
 fn cannot(recorded: By, wanted: By) -> String {
     let name = |by: By| match by {
         By::Process => "process",
@@ -160,7 +162,7 @@ fn cannot(recorded: By, wanted: By) -> String {
         (By::Thread, _) => "does not say which process a thread was of when it began",
         (By::Cgroup, _) => "has all processes of a cgroup in one row",
         (By::Comm | By::Exe, _) => "has all processes of one name in one row",
-        (By::Process, _) => "cannot tell",
+        (By::Process, _) => "has no rows by that",
     };
     let (recorded, wanted) = (name(recorded), name(wanted));
     format!("the recording counts by {recorded} and {why}: record with `--by {wanted}`")

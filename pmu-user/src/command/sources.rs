@@ -1,4 +1,4 @@
-//! What is measured, by source.
+//! Plans of what is measured, by source.
 
 use std::path::Path;
 
@@ -9,23 +9,23 @@ use crate::{
     plan::{Plan, count::CountPlan, io::IoPlan},
 };
 
-/// What is measured, by source.
+/// Plans of what is measured, by source.
 pub(super) struct Sources {
     pub(super) machine: Machine,
     pub(super) tasks: Option<Plan>,
     pub(super) io: Option<(IoPlan, Platform)>,
-    /// Counts without owners, and which run of the command they are of, from 1.
+    /// Counts without owners, and the number of the run of the command, from 1.
     pub(super) counts: Option<(CountPlan, u32)>,
 }
 
 impl Sources {
-    /// What is counted in several runs of a command, if it is.
+    /// Returns what is counted in several runs of a command, if there are several.
     pub(super) fn repeated(&self) -> Option<(CountPlan, Machine)> {
         let (plan, _) = self.counts.as_ref().filter(|(plan, _)| plan.runs > 1)?;
         Some((plan.clone(), self.machine.clone()))
     }
 
-    /// Measures no metrics of the cores after all where their counters cannot be believed.
+    /// Gives up the metrics of the cores if their counters cannot be trusted.
     pub(super) fn believe(&mut self) -> anyhow::Result<()> {
         if let Some(plan) = self.tasks.as_mut().filter(|plan| !plan.turns.is_empty())
             && let Some(why) = self_test::dead(&Catalog::read(Path::new("/"))?)

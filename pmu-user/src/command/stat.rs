@@ -1,4 +1,5 @@
-//! `pmbpf stat`: counts events on plain counters, as perf stat does, without a BPF program. A run of that source alone.
+//! `pmbpf stat`: counts events on plain counters, as perf stat does, without a BPF program. A run of that
+//! source alone.
 
 use std::{
     ffi::OsString,
@@ -31,13 +32,14 @@ use crate::{
     },
 };
 
-/// Arguments.
+/// Arguments of `pmbpf stat`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = examples::STAT)]
 pub(super) struct Args {
     #[command(flatten)]
     target: TargetArgs,
-    /// Events to count, in perf's notation (repeatable); by default those of perf stat that this host has
+    /// Count these events, in perf's event syntax (repeatable) [default: those of perf stat that this host
+    /// has]
     #[arg(short, long, value_name = "LIST", help_heading = "Events")]
     event: Vec<String>,
     #[command(flatten)]
@@ -45,7 +47,7 @@ pub(super) struct Args {
     /// Run the command N times and report the mean
     #[arg(short, long, value_name = "N", help_heading = "Events", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     repeat: Option<u32>,
-    /// Use the events of this CPU model, as icelakex
+    /// Use the events of this CPU model, e.g. icelakex
     #[arg(long, value_name = "MODEL", help_heading = "Events")]
     cpu_model: Option<String>,
     /// Use the events of this perfmon directory
@@ -53,42 +55,44 @@ pub(super) struct Args {
     perfmon_dir: Option<PathBuf>,
     #[command(flatten)]
     common: Common,
-    /// What this command was called as an option of `run`
+    /// Former name of this command, as an option of `run`
     #[arg(long, hide = true)]
     pub(super) count: bool,
-    /// What is not measured in a run that is counted instead
+    /// Measurements left out of a run that is counted instead
     #[arg(skip)]
     left_out: Option<String>,
 }
 
-/// Choices that perf stat has by the same names.
+/// Options that perf stat has by the same names.
 #[derive(Clone, Debug, Default, clap::Args)]
 struct OfPerf {
-    /// Count caches, too; twice for more of them, three times for prefetches. `-d` without a time is the same
+    /// Count cache events as well; twice for more of them, three times for prefetches. `-d` without a time is
+    /// the same
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "1", help_heading = "Events")]
     detailed: Vec<u8>,
-    /// Count no event, and report times alone
+    /// Count no events and report only times
     #[arg(short, long, conflicts_with_all = ["event", "detailed", "topdown"], help_heading = "Events")]
     null: bool,
-    /// Count the first level of the Top-Down tree, where a counter of the cores has it
+    /// Count the first level of the Top-Down tree, if the core PMU has it
     #[arg(long, help_heading = "Events")]
     topdown: bool,
-    /// Write a row for each CPU and event
+    /// Write one row per CPU and event
     #[arg(short = 'A', long, group = "places", help_heading = "Rows")]
     no_aggr: bool,
-    /// Write the rows of each core
+    /// Aggregate counts per core
     #[arg(long, group = "places", help_heading = "Rows")]
     per_core: bool,
-    /// Write the rows of each die
+    /// Aggregate counts per die
     #[arg(long, group = "places", help_heading = "Rows")]
     per_die: bool,
-    /// Write the rows of each NUMA node
+    /// Aggregate counts per NUMA node
     #[arg(long, group = "places", help_heading = "Rows")]
     per_node: bool,
-    /// Write the rows of each socket
+    /// Aggregate counts per socket
     #[arg(long, group = "places", help_heading = "Rows")]
     per_socket: bool,
-    /// Write a row for each thread and event, of -p or -t; a thread that starts later counts with the one that started it
+    /// Write one row per event and thread of -p or -t; a thread that starts later counts with the thread that
+    /// started it
     #[arg(long, group = "places", help_heading = "Rows")]
     per_thread: bool,
     /// Stop after MS milliseconds, and end the command with SIGTERM
@@ -98,22 +102,22 @@ struct OfPerf {
     /// Start the counters MS milliseconds after the command
     #[arg(short = 'D', long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Time")]
     delay: Option<u64>,
-    /// Write the fields of `perf stat -x`, with SEP between them
+    /// Write the fields of `perf stat -x`, separated by SEP
     #[arg(short = 'x', long, value_name = "SEP", value_parser = parse::separator, conflicts_with_all = ["json", "csv", "format"],
           help_heading = "Output")]
     field_separator: Option<char>,
-    /// Group digits by thousands, which is done anyway
+    /// Group digits by thousands (always done)
     #[arg(short = 'B', long, help_heading = "Output")]
     big_num: bool,
 }
 
 impl OfPerf {
-    /// How often more was asked for.
+    /// Returns the requested level of detail.
     fn detail(&self) -> u8 {
         self.detailed.iter().fold(0, |all, one| all.saturating_add(*one))
     }
 
-    /// What has rows of its own.
+    /// Returns how counts are aggregated.
     fn aggregate(&self) -> Aggregate {
         let chosen = [
             (self.no_aggr, Aggregate::None),
@@ -139,7 +143,7 @@ pub(super) fn execute(args: &Args) -> anyhow::Result<u8> {
     of_command(&args.target.command, counted)
 }
 
-/// Counts a command that owners and samples are refused for; the report says so, too.
+/// Counts a command for which owners and samples were refused. The report states it, too.
 pub(super) fn instead_of_owners(
     target: &TargetArgs,
     common: &Common,
@@ -195,7 +199,8 @@ fn collect(args: &Args, launched: Instant) -> anyhow::Result<u8> {
     live.execute(Sources { machine, tasks: None, io: None, counts: Some((plan, 1)) })
 }
 
-/// The error of a command that cannot be run, or what does here what `perf stat record` and `perf stat report` do.
+/// Returns the error of a command that cannot be run, or the counterpart of `perf stat record` and `perf stat
+/// report`.
 fn of_no_command(command: &[OsString], error: LaunchError) -> anyhow::Error {
     match command.first().and_then(|word| word.to_str()) {
         Some(word @ ("record" | "report")) => Usage(format!(
@@ -206,9 +211,9 @@ fn of_no_command(command: &[OsString], error: LaunchError) -> anyhow::Error {
     }
 }
 
-/// Why tasks can be counted in user mode alone, if that is so.
+/// Returns why tasks can be counted in user mode alone, if that is so.
 pub(super) fn only_user_mode(target: &Target, privileges: &Privileges) -> Option<String> {
-    // Levels from 3 on are a distribution's own, and refuse everything.
+    // Levels from 3 on are specific to distributions, and refuse everything.
     let is_limited = privileges.paranoid == Some(2) && !privileges.can_count();
     (is_of_tasks(target) && is_limited)
         .then(|| "kernel.perf_event_paranoid is 2, and CAP_PERFMON is missing".to_owned())
@@ -219,7 +224,7 @@ const fn is_of_tasks(target: &Target) -> bool {
 }
 
 impl Args {
-    /// What `-d` was read as.
+    /// Returns the detail and the duration that `-d` was parsed as.
     #[cfg(test)]
     pub(super) fn detail_and_duration(&self) -> (u8, Option<Duration>) {
         (self.of_perf.detail(), self.common.duration)
@@ -253,7 +258,8 @@ impl Args {
         }
     }
 
-    /// The common choices, with where results go and how they look: -o has results where its name or `-x` says so.
+    /// Returns the common options, with the destination and look of results. `-o` receives results if its
+    /// name or `-x` implies it.
     fn results(&self) -> Common {
         let mut common = self.common.clone();
         if let Some(separator) = self.of_perf.field_separator {
@@ -270,7 +276,7 @@ impl Args {
         common
     }
 
-    /// What options mean nothing beside each other, and what to do instead.
+    /// Refuses options that exclude each other, and names the alternative.
     fn check(&self, target: &Target) -> Result<(), Usage> {
         let of_tasks = is_of_tasks(target);
         let repeats = self.repeat.is_some_and(|runs| runs > 1);
@@ -288,7 +294,7 @@ impl Args {
             ),
             (
                 by_thread && !matches!(target, Target::Processes(_) | Target::Threads(_)),
-                "--per-thread is of threads that exist: name them with -p or -t; `pmbpf run --by thread` has rows of others",
+                "--per-thread takes existing threads: name them with -p or -t; `pmbpf run --by thread` has rows of others",
             ),
             (
                 repeats && self.target.command.is_empty(),
@@ -304,11 +310,11 @@ impl Args {
             ),
             (
                 delay.is_some() && self.target.command.is_empty(),
-                "--delay is the time that a command is given to begin: give one after `--`",
+                "--delay is for a command: give one after `--`",
             ),
             (
                 self.common.fail_on.iter().any(|gate| *gate != Gate::Unsupported),
-                "counts without owners know one condition for --fail-on: unsupported",
+                "counts without owners take one condition for --fail-on: unsupported",
             ),
         ];
         match wrong.iter().find(|(is_wrong, _)| *is_wrong) {
@@ -334,7 +340,7 @@ mod tests {
         let is_limited = |privileges| only_user_mode(&command, &privileges).is_some();
         assert!(!is_limited(Privileges { paranoid: Some(1), ..nobody.clone() }));
         assert!(!is_limited(Privileges { effective: 1 << 38, ..nobody.clone() }));
-        // Capabilities of a user namespace count nothing here.
+        // Capabilities of a user namespace have no effect here.
         assert!(is_limited(Privileges { effective: 1 << 38, host_users: Some(false), ..nobody }));
     }
 }

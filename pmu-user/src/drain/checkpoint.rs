@@ -1,5 +1,6 @@
-//! The checkpoint of a run: the last reading of every row in one drain, with which a recording can begin while counting goes on. What
-//! belongs to a tick alone (samples, gaps, slices) and what is told of a whole run (CPU times, limits) is not in it.
+//! The checkpoint of a run: the last reading of every row in one drain. A recording can begin with it while
+//! counting goes on. Data of a single tick (samples, gaps, slices) and data of a whole run (CPU times,
+//! limits) are not in it.
 
 mod io;
 mod tasks;
@@ -10,7 +11,7 @@ use self::{io::IoRows, tasks::TasksRows};
 use super::{CgroupName, Drain, Followed};
 use crate::{machine::container::Identity, untrusted::Untrusted};
 
-/// Cgroups whose names are kept before those are forgotten that no row tells of.
+/// Cgroup names kept before those that no row refers to are dropped.
 const CGROUPS_MAX: usize = 16_384;
 
 /// The last reading of every row of a run.
@@ -18,14 +19,15 @@ const CGROUPS_MAX: usize = 16_384;
 pub struct Checkpoint {
     tasks: Option<TasksRows>,
     io: Option<IoRows>,
-    /// Whose cgroups are.
+    /// Identities of cgroups, by path.
     cgroups: BTreeMap<Untrusted, Identity>,
     /// Cgroups that became targets, by path.
     followed: BTreeMap<Untrusted, Followed>,
 }
 
 impl Checkpoint {
-    /// Takes what a drain read. Counts without owners are in no checkpoint: each reading of them holds all.
+    /// Takes the rows of a drain. Counts without owners are in no checkpoint, because each reading of them is
+    /// complete.
     pub fn take(&mut self, drain: &Drain) {
         if let Some(drain) = &drain.tasks {
             self.tasks.get_or_insert_default().take(drain);
@@ -39,7 +41,8 @@ impl Checkpoint {
         self.followed.extend(drain.followed.iter().map(|followed| (path(followed), followed.clone())));
     }
 
-    /// The last reading of every row, as a drain. Names of cgroups that no row tells of any more are forgotten, if there are many.
+    /// Returns the last reading of every row, as a drain. If there are many cgroup names, drops those that no
+    /// row refers to.
     pub fn drain(&mut self) -> Drain {
         let tasks = self.tasks.as_mut().map(TasksRows::drain);
         let io = self.io.as_mut().map(IoRows::drain);

@@ -1,33 +1,34 @@
-//! Code, wherever it is mapped, and what it is called.
+//! Locations of code, independent of where it is mapped, and names of code.
 
 use serde::{Deserialize, Serialize};
 
 use crate::untrusted::{Untrusted, exact};
 
-/// Code, whichever process has it mapped, and wherever. Written as a pair.
+/// Location of code, independent of the process and the address that map it. Serialized as a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(from = "(u32, u64)", into = "(u32, u64)")]
 pub struct At {
-    /// Number of the source that it is part of.
+    /// Number of the source that contains the code.
     pub source: u32,
-    /// Offset in the file; an address where there is none.
+    /// Offset in the file, or an address if there is no file.
     pub offset: u64,
 }
 
 impl At {
-    /// The source that is the kernel: its offsets are addresses.
+    /// Source number of the kernel. Its offsets are addresses.
     pub const KERNEL: u32 = 0;
 
-    /// An address of the kernel.
+    /// Returns the location of a kernel address.
     #[must_use]
     pub const fn kernel(address: u64) -> Self {
         Self { source: Self::KERNEL, offset: address }
     }
 
-    /// Most of [`At::later`].
+    /// Largest number for [`At::later`].
     pub const LATER_MAX: u16 = 0x7fff;
 
-    /// Code of the kernel that was the `number`th at an address, the first being 0: those after it have offsets that are no addresses.
+    /// Returns the location of the `number`th kernel code at an address, counted from 0. From number 1 on,
+    /// the offset is not an address.
     #[must_use]
     pub const fn later(address: u64, number: u16) -> Self {
         if number == 0 || address >> ADDRESS_BITS != KERNEL_HALF {
@@ -36,13 +37,14 @@ impl At {
         Self::kernel(address & !(KERNEL_HALF << ADDRESS_BITS) | (number as u64) << ADDRESS_BITS)
     }
 
-    /// Code of a process at an address in one of the numbered spans of time of its source.
+    /// Returns the location of process code at an address in one of the numbered time spans of its source.
     #[must_use]
     pub const fn in_span(source: u32, address: u64, span: u16) -> Self {
         Self { source, offset: address | IN_SPAN | (span as u64) << ADDRESS_BITS }
     }
 
-    /// The offset, or the address where that stands for code of one time, and the number of that time; 0 if it stands for itself.
+    /// Returns the offset, or the address if the offset stands for code of one time, and the number of that
+    /// time. The number is 0 if the offset stands for itself.
     #[must_use]
     pub const fn address_and_number(self) -> (u64, u16) {
         let (low, high) = (self.offset & !(KERNEL_HALF << ADDRESS_BITS), self.offset >> ADDRESS_BITS);
@@ -54,24 +56,24 @@ impl At {
         }
     }
 
-    /// The offset, or the address where that stands for code of one time.
+    /// Returns the offset, or the address if the offset stands for code of one time.
     #[must_use]
     pub const fn address(self) -> u64 {
         self.address_and_number().0
     }
 
-    /// Is it kernel code?
+    /// Returns whether this is kernel code.
     #[must_use]
     pub const fn is_kernel(self) -> bool {
         self.source == Self::KERNEL
     }
 }
 
-/// Bits of an address that number code of one time stands above.
+/// Bits of an address. The number for code of one time is stored above them.
 const ADDRESS_BITS: u32 = 48;
-/// What stands there in an address of the kernel.
+/// Value of these upper bits in a kernel address.
 const KERNEL_HALF: u64 = 0xffff;
-/// No address of a process has it.
+/// Bit that no process address has.
 const IN_SPAN: u64 = 1 << 63;
 
 impl From<(u32, u64)> for At {
@@ -86,22 +88,22 @@ impl From<At> for (u32, u64) {
     }
 }
 
-/// Where a stack lacks frames, and why. It stands in the stack as if it were code.
+/// Place in a stack where frames are missing, with the reason. It stands in the stack as if it were code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Cut {
-    /// There are more frames than were taken, which is this many.
+    /// The stack has more frames than were taken. The number of frames taken is given.
     Deep(u32),
-    /// What returns here is not known: the next return address is in no mapping.
+    /// The caller is not known: the next return address is in no mapping.
     Broken,
-    /// By frame pointers, the caller of a function that keeps none is passed over.
+    /// Frame pointers skip the caller of a function that keeps no frame pointer.
     Skipped,
 }
 
 impl Cut {
-    /// Sources that no code is part of: from this one down, but for that of code which is not kept apart.
+    /// Source numbers that no code is part of. The number above them is for code that is not kept apart.
     const SOURCES: [u32; 3] = [u32::MAX - 1, u32::MAX - 2, u32::MAX - 3];
 
-    /// It, in a stack.
+    /// Returns the location that stands for the cut in a stack.
     #[must_use]
     pub fn at(self) -> At {
         let [deep, broken, skipped] = Self::SOURCES;
@@ -112,7 +114,7 @@ impl Cut {
         }
     }
 
-    /// What a frame stands for; `None` if it is code.
+    /// Returns the cut that a frame stands for, or `None` if the frame is code.
     #[must_use]
     pub fn of(at: At) -> Option<Self> {
         let [deep, broken, skipped] = Self::SOURCES;
@@ -124,7 +126,7 @@ impl Cut {
         }
     }
 
-    /// Its name in outputs for programs.
+    /// Returns the name in machine-readable outputs.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -134,7 +136,7 @@ impl Cut {
         }
     }
 
-    /// What stands for the frames.
+    /// Returns the text that stands for the missing frames.
     #[must_use]
     pub fn in_words(self) -> String {
         match self {
@@ -145,20 +147,22 @@ impl Cut {
     }
 }
 
-/// What code is part of: the kernel, a mapped file, what a JIT made, or nothing that is known.
+/// Source of code: the kernel, a mapped file, the output of a JIT, or unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceRow {
-    /// Its number.
+    /// Number of the source.
     pub source: u32,
-    /// Path in its process's view, or `[vdso]` and the like; none for the kernel, and where nothing is known.
+    /// Path in the view of its process, or `[vdso]` and the like. `None` for the kernel, and if nothing is
+    /// known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<Word>,
-    /// Build id in hexadecimal, if it is a file that has one.
+    /// Build id in hexadecimal, if the source is a file that has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub build_id: Option<String>,
-    /// Why its code has no name while none has been looked up.
+    /// Reason why its code has no name as long as no name has been looked up.
     pub unnamed: String,
-    /// What of it is loaded to be executed, if it is a file: so that names can be looked up in its debug file alone.
+    /// Parts of the file that are loaded for execution, if the source is a file. With them, names can be
+    /// looked up in its debug file alone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub loaded: Vec<Loaded>,
 }
@@ -167,16 +171,16 @@ pub struct SourceRow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(from = "(u64, u64, u64)", into = "(u64, u64, u64)")]
 pub struct Loaded {
-    /// Where it begins in the file.
+    /// Offset of the part in the file.
     pub offset: u64,
-    /// Bytes of it there.
+    /// Bytes of the part in the file.
     pub bytes: u64,
-    /// The address that it is loaded at, in the file's own terms.
+    /// Load address, in the file's own terms.
     pub address: u64,
 }
 
 impl Loaded {
-    /// The address that an offset in the file is loaded at, if it is in this part.
+    /// Returns the load address of an offset in the file, if the offset is in this part.
     #[must_use]
     pub fn address_of(self, offset: u64) -> Option<u64> {
         let within = offset.checked_sub(self.offset).filter(|&within| within < self.bytes)?;
@@ -196,20 +200,20 @@ impl From<Loaded> for (u64, u64, u64) {
     }
 }
 
-/// Reasons why code has no name that another look can bring, with more time.
+/// Reasons for a missing name that another lookup with more time can find.
 pub mod in_time {
-    /// It was not looked up: the run did not come to that.
+    /// Code that was not looked up, because the run did not come to that.
     pub const NOT_YET: &str = "not looked up";
-    /// Its file took longer than one may.
+    /// File that took longer than one file may.
     pub const SLOW: &str = "names: file took too long";
-    /// The time for names was over.
+    /// No time left for names.
     pub const NO_TIME: &str = "names: no time was left";
-    /// Finding its file took too long.
+    /// Finding the mapped file took too long.
     pub const LATE: &str = "names: finding out what is mapped took too long";
-    /// Reading its process's address map took too long.
+    /// Reading the address map of its process took too long.
     pub const SLOW_MAP: &str = "names: its address map took too long";
 
-    /// Is it one of them?
+    /// Returns whether the reason is one of these.
     #[must_use]
     pub fn is(why: &str) -> bool {
         [NOT_YET, SLOW, NO_TIME, LATE, SLOW_MAP].contains(&why)
@@ -219,17 +223,17 @@ pub mod in_time {
 /// The name of code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Name {
-    /// The code.
+    /// Location of the code.
     pub at: At,
-    /// Function and source line, if they are known; else why not.
+    /// Function and source line if they are known, or the reason why not.
     pub code: Result<Code, String>,
-    /// Where its function begins, if that is known although its name is not.
+    /// Start of the function, if it is known although the name is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub begins: Option<u64>,
 }
 
 impl Name {
-    /// Of code.
+    /// Returns the name of code without the start of its function.
     #[must_use]
     pub const fn new(at: At, code: Result<Code, String>) -> Self {
         Self { at, code, begins: None }
@@ -239,35 +243,35 @@ impl Name {
 /// A file and an offset in it, enough to look code up later, elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Module {
-    /// Path in its process's view, or `[vdso]` and the like.
+    /// Path in the view of its process, or `[vdso]` and the like.
     #[serde(with = "exact")]
     pub path: Untrusted,
     /// Build id in hexadecimal, if the file has one.
     pub build_id: Option<String>,
     /// Offset of the code in the file.
     pub offset: u64,
-    /// What of the file is loaded to be executed, if that was recorded.
+    /// Parts of the file that are loaded for execution, if they were recorded.
     #[serde(skip)]
     pub loaded: Vec<Loaded>,
 }
 
-/// What an instruction is part of.
+/// Function and source line that an instruction belongs to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Code {
-    /// Function, demangled.
+    /// Demangled function name.
     #[serde(with = "exact")]
     pub function: Untrusted,
-    /// Source line; where functions are inlined, the one that calls the outermost of them.
+    /// Source line. If functions are inlined, the line that calls the outermost of them.
     pub line: Option<Line>,
     /// Functions inlined there, outermost first.
     pub inlined: Vec<Word>,
-    /// The line in each of them, in their order; none at all in older recordings.
+    /// Source line in each of these functions, in the same order. Empty in older recordings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inlined_lines: Vec<Option<Line>>,
 }
 
 impl Code {
-    /// The functions that an instruction is part of, outermost first, each with the line in it.
+    /// Returns the functions that contain an instruction, outermost first, each with the line in it.
     pub fn parts(&self) -> impl DoubleEndedIterator<Item = (&Untrusted, Option<&Line>)> {
         (0..=self.inlined.len()).map(|index| match index.checked_sub(1) {
             None => (&self.function, self.line.as_ref()),
@@ -276,7 +280,7 @@ impl Code {
     }
 }
 
-/// A name that others chose, in a list or where there may be none.
+/// Name chosen by others, in a list or in an optional field.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Word(#[serde(with = "exact")] pub Untrusted);
@@ -284,9 +288,9 @@ pub struct Word(#[serde(with = "exact")] pub Untrusted);
 /// A source line.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Line {
-    /// File.
+    /// Name of the file.
     #[serde(with = "exact")]
     pub file: Untrusted,
-    /// Line number.
+    /// Number of the line.
     pub line: u32,
 }

@@ -1,4 +1,4 @@
-//! Counts without owners (`pmbpf stat`): what counters said at one moment, for whoever subtracts them.
+//! Counts without owners (`pmbpf stat`): readings of all counters at one moment. The consumer subtracts them.
 
 use std::time::Duration;
 
@@ -7,42 +7,42 @@ use serde::{Deserialize, Serialize};
 use super::{Ending, reading::Reading};
 use crate::plan::count::CountPlan;
 
-/// What is known before the first reading.
+/// Facts that are known before the first reading.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CountsHeader {
-    /// What was opened.
+    /// Plan of the opened events.
     pub plan: CountPlan,
 }
 
 /// A reading of every counter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CountsDrain {
-    /// Which run of the command, from 1.
+    /// Number of the run of the command, from 1.
     pub run: u32,
     /// Time since counting started in this run.
     pub at: Duration,
-    /// By target cgroup, in the order of the plan; a single part if cgroups are no target.
+    /// Parts by target cgroup, in the order of the plan. A single part if no cgroups are targets.
     pub parts: Vec<Part>,
-    /// How the run ended, if this is its last reading.
+    /// Ending of the run, if this is its last reading.
     pub ended: Option<Ending>,
 }
 
-/// What one target's counters said.
+/// Readings of one target's counters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
     /// Counters, always in the same order.
     pub readings: Vec<Reading>,
-    /// Events that have no counter at a place where they should have.
+    /// Events that lack a counter at a place that should have one.
     pub uncounted: Vec<Uncounted>,
 }
 
 /// An event without a counter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Uncounted {
-    /// Which event of the list, from 0.
+    /// Index of the event in the list, from 0.
     pub index: u32,
-    /// The PMU that should count it.
+    /// PMU that should count the event.
     pub pmu: String,
-    /// Why it does not.
+    /// Reason why the event is not counted.
     pub why: String,
 }

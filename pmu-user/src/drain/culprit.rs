@@ -1,4 +1,4 @@
-//! Waits for a CPU, charged to whoever had it meanwhile, as one tick read them.
+//! Waits for a CPU, charged to what ran on it during the wait, as read in one tick.
 
 use pmu_common::culprit::{CULPRIT_IDLE, CULPRIT_MIGRATED, CULPRIT_OUTSIDE, Charge, of_pair};
 use serde::{Deserialize, Serialize};
@@ -6,20 +6,20 @@ use serde::{Deserialize, Serialize};
 use super::SlotId;
 use crate::machine::cpu::Cpu;
 
-/// How long tasks of one owner waited for a CPU while another had it.
+/// Time for which tasks of one owner waited for a CPU that a culprit had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CulpritRow {
-    /// The CPU that they got.
+    /// CPU that the tasks got.
     pub cpu: Cpu,
     /// Slot of the owner that waited.
     pub victim: SlotId,
-    /// Who had the CPU.
+    /// Culprit that had the CPU.
     pub culprit: Culprit,
-    /// That time in ns, so far.
+    /// Wait time in ns, so far.
     pub wait_ns: u64,
 }
 
-/// Who had a CPU.
+/// Owner or task that had a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Culprit {
     /// The owner of a slot.
@@ -28,12 +28,13 @@ pub enum Culprit {
     Idle,
     /// A task that no owner counts for.
     Outside,
-    /// Not told: the victim waited for another CPU, from which it was moved to this one.
+    /// Not known: the victim waited for another CPU, from which it was moved to this one.
     Migrated,
 }
 
 impl CulpritRow {
-    /// What a CPU charged; `None` of a free place. `slot_id` tells the present life of a slot.
+    /// Returns the row of a CPU's charge, or `None` for a free entry. `slot_id` returns the present life of a
+    /// slot.
     pub fn of(cpu: Cpu, charge: &Charge, slot_id: impl Fn(u32) -> SlotId) -> Option<Self> {
         let (victim, culprit) = of_pair(charge.pair)?;
         let culprit = match culprit {

@@ -1,38 +1,39 @@
-//! How a run ended.
+//! Ending of a run.
 
 use std::{fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-/// How it ended. The last frame of a complete recording.
+/// Ending of a run. In a complete recording, its frame follows the last drain.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ending {
-    /// Why it stopped.
+    /// Reason why the run stopped.
     pub stopped: Stopped,
-    /// How the launched command ended, if there was one.
+    /// Exit state of the launched command, if there was one.
     pub workload: Option<Workload>,
-    /// How long was counted.
+    /// Duration of counting.
     pub duration: Duration,
-    /// CPU time of the command and of those of its children that it has waited for; none if it still runs, and in older recordings of `run`.
+    /// CPU time of the command and of those of its children that it waited for. `None` if the command still
+    /// runs, and in older recordings of `run`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
 }
 
 impl Ending {
-    /// Did the run stop because the command had ended?
+    /// Returns whether the run stopped because the command had ended.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.stopped == Stopped::TargetGone && self.workload.is_some()
     }
 
-    /// Did the command end by itself, well?
+    /// Returns whether the command ended by itself with exit code 0.
     #[must_use]
     pub fn succeeded(&self) -> bool {
         self.stopped == Stopped::TargetGone && self.workload == Some(Workload::Exited(0))
     }
 }
 
-/// Why it stopped.
+/// Reason why a run stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stopped {
@@ -46,29 +47,29 @@ pub enum Stopped {
     Truncated,
 }
 
-/// How the launched command ended.
+/// Exit state of the launched command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Workload {
-    /// It exited with this code.
+    /// The command exited with this code.
     Exited(i32),
-    /// A signal ended it.
+    /// A signal ended the command.
     Killed(i32),
-    /// It was still running.
+    /// The command was still running.
     Running,
 }
 
-/// CPU time, as getrusage(2) has it.
+/// CPU time as in getrusage(2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// In user mode.
+    /// Time in user mode.
     pub user: Duration,
-    /// In the kernel.
+    /// Time in the kernel.
     pub system: Duration,
 }
 
 impl Usage {
-    /// What was added since `earlier`.
+    /// Returns the CPU time added since `earlier`.
     #[must_use]
     pub const fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -77,7 +78,7 @@ impl Usage {
         }
     }
 
-    /// Reads what [`Display`](fmt::Display) writes.
+    /// Reads the output of [`Display`](fmt::Display).
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (user, system) = text.split_once(' ')?;

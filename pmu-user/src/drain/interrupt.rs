@@ -1,4 +1,4 @@
-//! Interrupt handlers as a drain tells of them.
+//! Interrupt handlers in a drain.
 
 use pmu_common::interrupt::{
     CALL_FUNCTION, CALL_FUNCTION_SINGLE, IRQ_WORK, LINES, LOCAL_TIMER, OTHER_LINES, RESCHEDULE, SOFTIRQS,
@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 use super::{SlotId, Word};
 use crate::machine::cpu::Cpu;
 
-/// Softirqs by their number (include/linux/interrupt.h), called as /proc/softirqs calls them.
+/// Softirqs by number (include/linux/interrupt.h), named as in /proc/softirqs.
 const SOFTIRQ_NAMES: [&str; SOFTIRQS as usize] =
     ["hi", "timer", "net_tx", "net_rx", "block", "irq_poll", "tasklet", "sched", "hrtimer", "rcu"];
-/// Handlers of x86's vectors, called as their tracepoints are.
+/// Handlers of x86 vectors, named after their tracepoints.
 const VECTOR_NAMES: [(u32, &str); 5] = [
     (LOCAL_TIMER, "local_timer"),
     (RESCHEDULE, "reschedule"),
@@ -24,18 +24,18 @@ const VECTOR_NAMES: [(u32, &str); 5] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Handler {
-    /// Of a line, by its number in /proc/interrupts.
+    /// Handler of a line, by its number in /proc/interrupts.
     Line(u32),
-    /// Of lines for which there was no room, together.
+    /// Handlers of the lines for which there was no room, together.
     OtherLines,
-    /// Of a vector of the processor's own.
+    /// Handler of one of the processor's own vectors.
     Vector(u32),
-    /// A softirq.
+    /// Handler of a softirq.
     Softirq(u32),
 }
 
 impl Handler {
-    /// The handler at a place of a CPU's row, of the line with this number plus 1 if it is one's.
+    /// Returns the handler at a place of a CPU's row. For a line, `line` is its number plus 1.
     #[must_use]
     pub fn at(place: u32, line: u64) -> Option<Self> {
         match place {
@@ -46,7 +46,7 @@ impl Handler {
         }
     }
 
-    /// What it is: `line`, `vector` or `softirq`.
+    /// Returns the kind: `line`, `vector` or `softirq`.
     #[must_use]
     pub const fn kind(self) -> &'static str {
         match self {
@@ -56,7 +56,7 @@ impl Handler {
         }
     }
 
-    /// What it is called, where that does not take the host: of a line its number.
+    /// Returns the name that does not depend on the host. The name of a line is its number.
     #[must_use]
     pub fn name(self) -> String {
         match self {
@@ -73,21 +73,21 @@ impl Handler {
     }
 }
 
-/// One handler on one CPU.
+/// Counts of one handler on one CPU.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandlerRow {
-    /// The CPU.
+    /// CPU of the handler.
     pub cpu: Cpu,
-    /// The handler.
+    /// The interrupt handler.
     pub handler: Handler,
-    /// Of a line, what drivers call it (`/sys/kernel/irq/N/actions`), if that can be read.
+    /// Drivers' name for a line (`/sys/kernel/irq/N/actions`), if it can be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<Word>,
-    /// Runs so far.
+    /// Number of runs so far.
     pub runs: u64,
-    /// Their time so far, in ns, without that of handlers that interrupted them.
+    /// Time of the runs so far, in ns, without handlers that interrupted them.
     pub total_ns: u64,
-    /// The longest run since the drain before, in ns.
+    /// Longest run since the previous drain, in ns.
     pub longest_ns: u64,
 }
 
@@ -96,22 +96,22 @@ pub struct HandlerRow {
 pub struct InterruptedRow {
     /// The owner's slot.
     pub slot: SlotId,
-    /// Of handlers of lines and vectors.
+    /// Time of handlers of lines and vectors.
     pub hard_ns: u64,
-    /// Of softirqs.
+    /// Time of softirqs.
     pub soft_ns: u64,
 }
 
-/// Time of handlers on one CPU that interrupted nobody who counts, so far, in ns.
+/// Time of handlers on one CPU that interrupted no counted owner, so far, in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpareInterruptsRow {
-    /// The CPU.
+    /// CPU of the handlers.
     pub cpu: Cpu,
-    /// They interrupted the idle task.
+    /// Time of handlers that interrupted the idle task.
     pub idle_ns: u64,
-    /// They interrupted tasks that no owner counts for.
+    /// Time of handlers that interrupted tasks without an owner.
     pub others_ns: u64,
-    /// Runs that were lost: their begin and end did not fit together.
+    /// Lost runs: their begin and end did not match.
     pub missed: u64,
     /// Ticks that came late because a handler had the CPU.
     #[serde(default)]

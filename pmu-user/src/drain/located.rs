@@ -1,4 +1,4 @@
-//! Where samples hit: rows of code and stacks, and the names that are looked up once a run is over.
+//! Locations of samples: rows of code and stacks, and the names that are looked up once a run is over.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,14 +10,14 @@ use crate::machine::cpu::Cpu;
 pub struct CodeRow {
     /// The owner's slot.
     pub slot: SlotId,
-    /// The instruction.
+    /// Location of the instruction.
     pub at: At,
-    /// Samples.
+    /// Number of samples.
     pub count: u64,
-    /// Event that took them: its place in the plan.
+    /// Index in the plan of the event that took them.
     #[serde(default, skip_serializing_if = "reading::is_zero", deserialize_with = "reading::event")]
     pub event: u32,
-    /// CPU.
+    /// CPU of the samples, if recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<Cpu>,
 }
@@ -29,21 +29,21 @@ pub struct CodeStackRow {
     pub slot: SlotId,
     /// Frames, innermost first, kernel before user.
     pub frames: Vec<At>,
-    /// Samples.
+    /// Number of samples.
     pub count: u64,
-    /// Event that took them: its place in the plan.
+    /// Index in the plan of the event that took them.
     #[serde(default, skip_serializing_if = "reading::is_zero", deserialize_with = "reading::event")]
     pub event: u32,
 }
 
-/// For how long tasks were blocked.
+/// Time for which tasks were blocked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OffCpuTime {
-    /// Waits whose stack was taken.
+    /// Waits for which a stack was taken.
     pub waits: u64,
-    /// Their time in ns, and that of the waits which they stand for.
+    /// Time of these waits in ns, and of the waits that they stand for.
     pub ns: u64,
-    /// Standard deviation of that time in ns, by which waits were taken; 0 where all were.
+    /// Standard deviation of that time in ns, due to the choice of waits; 0 if all were taken.
     pub deviation_ns: u64,
 }
 
@@ -54,11 +54,12 @@ pub struct OffCpuStackRow {
     pub slot: SlotId,
     /// Frames, innermost first, kernel before user.
     pub frames: Vec<At>,
-    /// Of waits that ended since the drain before; with the last drain, up to there.
+    /// Time of the waits that ended since the previous drain. In the last drain, lasting waits count up to
+    /// it.
     pub time: OffCpuTime,
 }
 
-/// Samples that were located since the drain before: most of them came with this one.
+/// Samples that were located since the previous drain. Most of them came with this one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Located {
     /// Sources that are new.
@@ -73,16 +74,16 @@ pub struct Located {
     /// Waits of blocked tasks by stack.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub off_cpu: Vec<OffCpuStackRow>,
-    /// What became of those whose user stack was to be unwound.
+    /// Outcome of unwinding the user stacks.
     #[serde(default, skip_serializing_if = "Unwinding::is_empty")]
     pub unwinding: Unwinding,
-    /// Names of code that were looked up by then, in a run that does so as it goes.
+    /// Names of code that were looked up by then, in a run that looks them up during counting.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<Name>,
 }
 
 impl Located {
-    /// Nothing at all?
+    /// Returns whether nothing was located.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.sources.is_empty()
@@ -104,7 +105,7 @@ impl Located {
     }
 }
 
-/// What a run ends with, once it is over: names, and what looking them up has cost.
+/// Last part of a run, once it is over: names, and the cost of looking them up.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Names {
     /// Names of code.
@@ -112,7 +113,7 @@ pub struct Names {
     /// Samples that were located after the last drain.
     #[serde(default, skip_serializing_if = "Located::is_empty")]
     pub located: Located,
-    /// What the process has cost by now.
+    /// Cost of the process up to now.
     pub cost: Cost,
 }
 
@@ -123,7 +124,7 @@ mod tests {
 
     use super::Located;
 
-    /// Tables are made as long as the places of events say.
+    /// The indices of events determine the length of tables.
     #[test]
     fn an_event_that_no_plan_has_is_refused() {
         let located = |code: Value, stack: Value| {

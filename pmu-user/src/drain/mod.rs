@@ -1,7 +1,8 @@
-//! What one tick read, as it was read: the seam between the privileged half and the pure one.
+//! Unprocessed readings of one tick: the seam between the privileged half and the pure one.
 //!
-//! Counts are as the kernel side holds them, growing and wrapping; a row that has not changed since the drain before
-//! is left out. Samples by code or stack, and gaps, belong to the tick alone. [`recording`] keeps drains, never metrics.
+//! Counts have the kernel side's form: they grow and wrap. A row that has not changed since the previous
+//! drain is omitted. Samples by code or stack, and gaps, belong to the tick alone. [`recording`] keeps
+//! drains, never metrics.
 
 pub mod checkpoint;
 pub mod code;
@@ -39,23 +40,24 @@ pub use self::tasks::{
 };
 use crate::machine::{Machine, cgroup::Cgroup, duration_ns};
 
-/// Reason of a loss: how many targets used CPU time, or read from block devices, as the kernel accounts it, while nothing of theirs
-/// was seen.
+/// Reason of a loss. Counts the targets that used CPU time, or read from block devices, by the kernel's
+/// accounting, although nothing of theirs was seen.
 pub const TARGET_UNSEEN: &str = "target_unseen";
 
-/// How long the kernel measures the programs unless told otherwise: measuring costs more than some of them do.
+/// Default time for which the kernel measures the programs. Measuring costs more than some of them do.
 pub const COST_WINDOW_NS: u64 = 1_000_000_000;
 
-/// What is known before the first drain, with a part for each source of the run: at least one. A recording begins with it.
+/// Facts that are known before the first drain, with a part for each source of the run, at least one. A
+/// recording begins with it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Header {
-    /// The version of pmbpf that counted.
+    /// Version of pmbpf that counted.
     pub version: String,
-    /// When counting started, in ns since 1970-01-01 UTC.
+    /// Start of counting, in ns since 1970-01-01 UTC.
     pub started_unix_ns: u64,
-    /// The host.
+    /// The measured host.
     pub machine: Machine,
-    /// What of any source cannot be measured here, and why.
+    /// Parts of any source that cannot be measured here, with the reason.
     #[serde(default)]
     pub missing: Vec<Absent>,
     /// Tasks: switches, samples, timers and counters of the cores.
@@ -67,33 +69,33 @@ pub struct Header {
     /// Counts without owners.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counts: Option<CountsHeader>,
-    /// Does the first drain hold what had been counted before ([`checkpoint`]), so that counts begin with it? A recording that began
-    /// while counting went on has one.
+    /// Whether the first drain holds the earlier counts ([`checkpoint`]), with which counting begins. This is
+    /// so in a recording that began during counting.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub begins_midway: bool,
 }
 
 impl Header {
-    /// Does the run have no source at all?
+    /// Returns whether the run has no source.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.tasks.is_none() && self.io.is_none() && self.counts.is_none()
     }
 }
 
-/// What one tick read, with a part for each source that was drained.
+/// Readings of one tick, with a part for each source that was drained.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Drain {
-    /// Of tasks.
+    /// Readings of tasks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tasks: Option<TasksDrain>,
-    /// Of I/O; not in a drain that came early, because slots of tasks ran short.
+    /// Readings of I/O. They are absent from a drain that came early because slots of tasks ran short.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub io: Option<IoDrain>,
     /// Counts without owners.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counts: Option<CountsDrain>,
-    /// Whose cgroups are that the drain tells of, if that was not told before.
+    /// Identities of the cgroups in the drain that were not recorded before.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cgroups: Vec<CgroupName>,
     /// Cgroups that became targets since the last drain.
@@ -101,20 +103,20 @@ pub struct Drain {
     pub followed: Vec<Followed>,
 }
 
-/// A cgroup that became a target while counting went on, because a name came to mean it.
+/// A cgroup that became a target during counting, because a name came to match it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Followed {
-    /// Which.
+    /// The new target.
     pub cgroup: Cgroup,
-    /// When, in ns since counting started.
+    /// Time at which it became a target, in ns since counting started.
     pub at_ns: u64,
-    /// How long it had been there by then, in ns, if that is known.
+    /// Age of the cgroup at that time, in ns, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late_ns: Option<u64>,
 }
 
 impl Drain {
-    /// When it was read, in ns since counting started.
+    /// Returns the time of the reading, in ns since counting started.
     #[must_use]
     pub fn at_ns(&self) -> u64 {
         let tasks = self.tasks.as_ref().map_or(0, |tasks| tasks.at_ns);
@@ -138,52 +140,53 @@ impl From<IoDrain> for Drain {
 /// Something that cannot be measured here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Absent {
-    /// What.
+    /// Name of what is missing.
     pub what: String,
-    /// Why.
+    /// Reason why it is missing.
     pub why: String,
 }
 
-/// What one program cost while the kernel measured it.
+/// Cost of one program while the kernel measured it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProgramRow {
-    /// Program.
+    /// Name of the program.
     pub name: String,
-    /// Runs that were measured, so far.
+    /// Measured runs so far.
     pub measured_runs: u64,
-    /// Time of those, in ns.
+    /// Time of the measured runs, in ns.
     pub measured_ns: u64,
-    /// Runs in all, so far, where they can be counted otherwise.
+    /// Total runs so far, where they can be counted otherwise.
     pub runs: Option<u64>,
-    /// Of the runs that were measured, those in which nothing else seems to have had the CPU, and their time in ns. A run's time is taken
-    /// by the clock: an interrupt in it, or a hypervisor that gives the CPU to another guest, is no cost of the program.
+    /// Measured runs in which nothing else seems to have had the CPU, and their time in ns. The clock times a
+    /// run. An interrupt in it, or a hypervisor that gives the CPU to another guest, is not a cost of the
+    /// program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undisturbed: Option<(u64, u64)>,
 }
 
-/// What this process cost, so far.
+/// Cost of this process so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cost {
-    /// CPU time of this process, in ns; the programs' time is not in it.
+    /// CPU time of this process, in ns, without the time of the programs.
     pub cpu_ns: u64,
     /// Resident memory now.
     pub resident_bytes: u64,
-    /// Resident memory at its largest.
+    /// Peak resident memory.
     pub resident_max_bytes: u64,
     /// Kernel memory of the maps.
     pub map_bytes: u64,
-    /// From the start of the process to the start of counting.
+    /// Time from the start of the process to the start of counting.
     pub startup_ns: u64,
-    /// Drains so far.
+    /// Number of drains so far.
     pub drains: u64,
-    /// Time that they took.
+    /// Time of all drains.
     pub drains_ns: u64,
-    /// Time that the longest took.
+    /// Time of the longest drain.
     pub drain_max_ns: u64,
 }
 
 impl Cost {
-    /// Adds a drain that took so long.
+    /// Adds a drain that took this long.
     pub fn drained(&mut self, took: Duration) {
         let took_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         self.drains += 1;

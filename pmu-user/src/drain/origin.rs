@@ -1,9 +1,10 @@
-//! The origin of a recording that began while counting went on: what had passed and been spent before its first drain is taken from the
-//! times, ticks and costs of all of them, so that it reads like a run that began then. Counts stay as they were read.
+//! The origin of a recording that began during counting. Time and cost before its first drain are subtracted
+//! from the times, ticks and costs of all its drains. The recording then reads like a run that began there.
+//! Counts stay as they were read.
 
 use super::{Cost, Drain, Header, ProgramRow, TasksDrain, io::IoDrain};
 
-/// What had passed and been spent before a recording begins.
+/// Time and cost before a recording begins.
 #[derive(Clone, Debug, Default)]
 pub struct Origin {
     at_ns: u64,
@@ -12,7 +13,7 @@ pub struct Origin {
     io: Spent,
 }
 
-/// What a source had cost.
+/// Cost of a source before the recording.
 #[derive(Clone, Debug, Default)]
 struct Spent {
     process: Cost,
@@ -20,7 +21,7 @@ struct Spent {
 }
 
 impl Origin {
-    /// The origin of a recording whose first drain is this [`super::checkpoint`].
+    /// Returns the origin of a recording whose first drain is this [`super::checkpoint`].
     #[must_use]
     pub fn of(base: &Drain) -> Self {
         let (tasks, io) = (base.tasks.as_ref(), base.io.as_ref());
@@ -34,13 +35,13 @@ impl Origin {
         }
     }
 
-    /// The header of the recording, of that of the run.
+    /// Returns the recording's header, made from the header of the run.
     #[must_use]
     pub fn header(&self, mut header: Header) -> Header {
         header.started_unix_ns = header.started_unix_ns.saturating_add(self.at_ns);
         if let Some(tasks) = &mut header.tasks {
             tasks.started_ns = tasks.started_ns.saturating_add(self.at_ns);
-            // 0 says that the time is not known.
+            // 0 means that the time is not known.
             if tasks.started_boot_ns > 0 {
                 tasks.started_boot_ns = tasks.started_boot_ns.saturating_add(self.at_ns);
             }
@@ -48,7 +49,7 @@ impl Origin {
         Header { begins_midway: true, ..header }
     }
 
-    /// A drain of the recording, of one of the run.
+    /// Returns a drain of the recording, made from a drain of the run.
     #[must_use]
     pub fn drain(&self, mut drain: Drain) -> Drain {
         if let Some(tasks) = &mut drain.tasks {
@@ -83,7 +84,8 @@ impl Origin {
 }
 
 impl Spent {
-    /// Takes from what a drain says what had been spent before. How long runs took was measured when counting began.
+    /// Subtracts the earlier cost from that of a drain. The duration of runs was measured when counting
+    /// began, and stays.
     fn since(&self, process: &mut Cost, programs: &mut [ProgramRow]) {
         process.cpu_ns = process.cpu_ns.saturating_sub(self.process.cpu_ns);
         process.drains = process.drains.saturating_sub(self.process.drains);

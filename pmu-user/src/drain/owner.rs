@@ -1,4 +1,4 @@
-//! Whom counts belong to, and in which slot they were counted.
+//! Owners of counts, and the slots in which they were counted.
 
 use std::{
     cmp::Ordering,
@@ -19,32 +19,33 @@ use crate::{
 pub struct SlotId {
     /// Index of the slot.
     pub slot: u32,
-    /// How often it had been used before.
+    /// Number of earlier uses of the slot.
     pub generation: u32,
 }
 
-/// Who counts in a slot.
+/// Owner that counts in a slot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OwnerRow {
-    /// The slot.
+    /// Slot of the owner.
     pub slot: SlotId,
-    /// Who.
+    /// The counted owner.
     pub owner: Owner,
-    /// When it ended, in ns since counting started.
+    /// End of the owner, in ns since counting started.
     pub ended_ns: Option<u64>,
 }
 
-/// Whom counts belong to. Two are equal if they have the same [`OwnerKey`], whatever they are called.
+/// Owner of counts. Two owners are equal if they have the same [`OwnerKey`], regardless of their names.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Owner {
-    /// All owners beyond the limit.
+    /// The owners beyond the limit, together.
     Other,
-    /// A process.
+    /// A single process.
     Process {
         /// Process id: see [`Id::of`].
         pid: u32,
-        /// Start time, which tells two processes of one id apart (CLOCK_BOOTTIME ns; in older recordings CLOCK_MONOTONIC).
+        /// Start time, which distinguishes two processes with one id (CLOCK_BOOTTIME ns; CLOCK_MONOTONIC in
+        /// older recordings).
         born_ns: u64,
         /// `comm` of its first thread.
         #[serde(with = "exact")]
@@ -55,71 +56,72 @@ pub enum Owner {
         /// `comm` of their first threads.
         #[serde(with = "exact")]
         name: Untrusted,
-        /// How many they are.
+        /// Number of these processes.
         processes: u64,
     },
-    /// A thread.
+    /// A single thread.
     Thread {
         /// Thread id: see [`Id::of`].
         tid: u32,
-        /// Its process's id.
+        /// Id of its process.
         pid: u32,
-        /// Start time, as a process's.
+        /// Start time, as of a process.
         born_ns: u64,
-        /// Its `comm`.
+        /// `comm` of the thread.
         #[serde(with = "exact")]
         name: Untrusted,
     },
     /// Processes whose first threads have this `comm`.
     Comm {
-        /// It.
+        /// `comm` of the first threads.
         #[serde(with = "exact")]
         name: Untrusted,
     },
-    /// Processes of executable files of one name.
+    /// Processes of executable files with one name.
     Exe {
-        /// It, of 63 bytes at most; `comm` where there is none.
+        /// Name of the file, at most 63 bytes; `comm` if there is none.
         #[serde(with = "exact")]
         name: Untrusted,
     },
     /// A v2 cgroup.
     Cgroup {
-        /// Id; 0 if it is not known.
+        /// Id of the cgroup; 0 if it is not known.
         id: u64,
-        /// Path from the hierarchy's root.
+        /// Path from the root of the hierarchy.
         #[serde(with = "exact")]
         path: Untrusted,
-        /// Whose it is, as far as runtimes tell; in no row of a recording, which tells of all of them by path ([`CgroupName`]).
+        /// Identity, as far as runtimes report it. No row of a recording has it: the recording keeps all of
+        /// them by path ([`CgroupName`]).
         #[serde(skip)]
         identity: Option<Box<Identity>>,
     },
-    /// Processes of one program, together, whether they have ended or not; in reports alone, in no row of a recording.
+    /// Processes of one program, together, ended or not. In reports alone, in no row of a recording.
     Program {
         /// `comm` of their first threads.
         #[serde(with = "exact")]
         name: Untrusted,
-        /// How many they are.
+        /// Number of these processes.
         processes: u64,
     },
 }
 
-/// Whose a cgroup is.
+/// Path and identity of a cgroup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CgroupName {
-    /// Path from the hierarchy's root.
+    /// Path from the root of the hierarchy.
     #[serde(with = "exact")]
     pub path: Untrusted,
-    /// Whose it is.
+    /// Identity of the cgroup.
     pub identity: Identity,
 }
 
-/// What makes an owner the same in every source, and under another name: a process may execute another program, a cgroup may
-/// be renamed.
+/// Key that identifies an owner in every source, independent of its name. A process may execute another
+/// program, and a cgroup may be renamed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum OwnerKey<'a> {
-    /// All owners beyond the limit.
+    /// The owners beyond the limit, together.
     Other,
-    /// A process, by its id and the tick in which it began: /proc knows no more.
+    /// A process, by its id and the tick in which it began. /proc reports no finer time.
     Process(u32, u32),
     /// Processes of one name that have ended.
     Ended(&'a Untrusted),
@@ -127,7 +129,7 @@ pub enum OwnerKey<'a> {
     Thread(u32, u32),
     /// Processes of one name.
     Comm(&'a Untrusted),
-    /// Processes of one executable file's name.
+    /// Processes of executable files with one name.
     Exe(&'a Untrusted),
     /// A cgroup, by its id.
     Cgroup(u64),
@@ -164,13 +166,13 @@ impl Hash for Owner {
 }
 
 impl Owner {
-    /// A cgroup of which nobody has said whose it is.
+    /// Returns a cgroup without an identity.
     #[must_use]
     pub const fn cgroup(id: u64, path: Untrusted) -> Self {
         Self::Cgroup { id, path, identity: None }
     }
 
-    /// Which cgroup of its name it is, of those that a report knows, from 1; 0 of others.
+    /// Returns the number of the cgroup among those of its name in a report, from 1; 0 for other owners.
     #[must_use]
     pub fn generation(&self) -> u32 {
         match self {
@@ -179,7 +181,7 @@ impl Owner {
         }
     }
 
-    /// What makes it the same under another name.
+    /// Returns the key that identifies the owner regardless of its name.
     #[must_use]
     pub const fn key(&self) -> OwnerKey<'_> {
         match self {
@@ -195,13 +197,13 @@ impl Owner {
         }
     }
 
-    /// May processes that are told apart otherwise be one owner, known by a name?
+    /// Returns whether the owner may stand for several processes, which share a name.
     #[must_use]
     pub const fn is_of_many(&self) -> bool {
         matches!(self, Self::Comm { .. } | Self::Exe { .. })
     }
 
-    /// What a sentence calls it, escaped for a terminal.
+    /// Returns the owner's name in a sentence, escaped for a terminal.
     #[must_use]
     pub fn in_words(&self) -> String {
         match self {
@@ -227,20 +229,20 @@ impl Owner {
 /// Number of a process or thread, as rows keep it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Id {
-    /// Its id in the PID namespace of the collector.
+    /// Id in the PID namespace of the collector.
     Here(u32),
-    /// It has none there: its id in the first one, the host's.
+    /// Id in the first PID namespace, the host's, if there is none in the collector's.
     Outside(u32),
 }
 
 impl Id {
-    /// What a row's number means.
+    /// Returns the meaning of a row's number.
     #[must_use]
     pub const fn of(number: u32) -> Self {
         if number & OUTSIDE == 0 { Self::Here(number) } else { Self::Outside(number & !OUTSIDE) }
     }
 
-    /// The id, if it has one in the PID namespace of the collector.
+    /// Returns the id in the PID namespace of the collector, if there is one.
     #[must_use]
     pub const fn here(self) -> Option<u32> {
         match self {
@@ -249,7 +251,7 @@ impl Id {
         }
     }
 
-    /// The host's id, if it has no other.
+    /// Returns the host's id, if there is no other.
     #[must_use]
     pub const fn outside(self) -> Option<u32> {
         match self {
@@ -278,7 +280,7 @@ mod tests {
     #[test]
     fn a_name_is_no_part_of_who_somebody_is() {
         let process = |pid, born_ns, name: &str| Owner::Process { pid, born_ns, name: name.into() };
-        // /proc and the requests of `io` know the tick only.
+        // /proc and the requests of `io` have the tick only.
         assert_eq!(process(7, 5 * START_TICK_NS + 9, "sh"), process(7, 5 * START_TICK_NS, "dd"));
         assert_ne!(process(7, 5 * START_TICK_NS, "sh"), process(7, 6 * START_TICK_NS, "sh"));
         assert_ne!(process(7, 0, "sh"), process(8, 0, "sh"));

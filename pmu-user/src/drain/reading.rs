@@ -1,4 +1,4 @@
-//! What counters said: plain rows, for whoever adds them up.
+//! Readings of counters: plain rows that the consumer adds up.
 
 use pmu_common::sample::EVENTS_MAX;
 use serde::{Deserialize, Deserializer, Serialize, de};
@@ -6,44 +6,45 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 use super::SlotId;
 use crate::machine::cpu::Cpu;
 
-/// What one counter has counted since it was opened.
+/// Reading of one counter since it was opened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reading {
-    /// Which event of the list, from 0.
+    /// Index of the event in the list, from 0.
     pub index: u32,
-    /// What it is called.
+    /// Name of the event.
     pub event: String,
-    /// The PMU that counted.
+    /// PMU that counted the event.
     pub pmu: String,
-    /// The CPU it was opened on; none if it follows a thread.
+    /// CPU on which the counter was opened; `None` if it follows a thread.
     pub cpu: Option<Cpu>,
-    /// The thread it follows.
+    /// Thread that the counter follows.
     pub thread: Option<u32>,
-    /// Occurrences while it ran.
+    /// Occurrences while the counter ran.
     pub value: u64,
-    /// Time since it was enabled, in ns; for a thread or cgroup, only while that ran.
+    /// Time since the counter was enabled, in ns. For a thread or cgroup, only the time for which that ran.
     pub enabled_ns: u64,
-    /// Time of that during which it was on a counter, in ns.
+    /// Time for which the counter was running, in ns.
     pub running_ns: u64,
 }
 
-/// What the counter of a sampling event on one CPU has counted since it was opened.
+/// Reading of the counter of a sampling event on one CPU since it was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SamplingReading {
-    /// The event's place in the plan.
+    /// Index of the event in the plan.
     #[serde(deserialize_with = "event")]
     pub event: u32,
-    /// The CPU.
+    /// CPU of the counter.
     pub cpu: Cpu,
-    /// Occurrences while it ran, whoever caused them.
+    /// Occurrences while the counter ran, whatever caused them.
     pub value: u64,
-    /// Time since it was enabled, in ns.
+    /// Time since the counter was enabled, in ns.
     pub enabled_ns: u64,
-    /// Time of that during which it was on a counter, in ns.
+    /// Time for which the counter was running, in ns.
     pub running_ns: u64,
 }
 
-/// A sampling event's place in a plan: tables are made as long as these say.
+/// Reads the index of a sampling event in a plan. The index determines the length of tables, so it is
+/// bounded.
 pub(super) fn event<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
     let event = u32::deserialize(deserializer)?;
     if (event as usize) < EVENTS_MAX {
@@ -54,7 +55,7 @@ pub(super) fn event<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D
 }
 
 impl Reading {
-    /// What was added since `earlier`, a reading of the same counter.
+    /// Returns the difference from `earlier`, a reading of the same counter.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -66,33 +67,34 @@ impl Reading {
     }
 }
 
-/// Is it the first event, which is left out?
+/// Returns whether this is the index of the first event, which is omitted.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 pub(super) const fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// What was counted for one owner while one group was active: sums over the CPUs of one core PMU.
+/// Counts of one owner while one group was active, summed over the CPUs of one core PMU.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SliceRow {
-    /// The owner; what no slot has, idle tasks and those that are not wanted, is not there.
+    /// Slot of the owner. Tasks without a slot, idle tasks and those outside the targets, have no row.
     pub slot: SlotId,
-    /// Which of the plan's [`crate::plan::multiplexing::Multiplexing`].
+    /// Index of the [`crate::plan::multiplexing::Multiplexing`] in the plan.
     pub turns: u32,
     /// Number of the slice since counting started.
     pub slice: u64,
-    /// Which of the groups that take turns was active; `None` where there is none. A single one always is.
+    /// Index of the active group among those that take turns; `None` if there are none. A single group is
+    /// always active.
     pub group: Option<u32>,
-    /// Time the owner ran in the slice, in ns, summed over CPUs: by the clock of the first group, so that one which was
-    /// on counters all the time ran exactly as long.
+    /// Time for which the owner ran in the slice, in ns, summed over CPUs. The first group is the clock: a
+    /// group that was running all the time has exactly this time.
     pub time_ns: u64,
     /// Counts of the events that always count, in the plan's order.
     pub always: Vec<u64>,
-    /// Time those groups were on counters, one a group, in ns; never more than `time_ns`.
+    /// Time for which each of those groups was running, in ns; never more than `time_ns`.
     pub always_running_ns: Vec<u64>,
     /// Counts of the group's events.
     pub counts: Vec<u64>,
-    /// Time the group was on counters, in ns. Less than `time_ns` if someone else had its counters.
+    /// Time for which the group was running, in ns. Less than `time_ns` if another user had its counters.
     pub running_ns: u64,
 }
 

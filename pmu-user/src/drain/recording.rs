@@ -7,8 +7,9 @@
 //!
 //! A payload is JSON: as it is (encoding 0), or compressed by itself (encoding 1: DEFLATE, RFC 1951). Format 0x01 had no
 //! encodings, and is still read.
-//! A file that breaks off anywhere gives back every complete frame. Frames of an unknown kind are skipped. A header and a drain hold
-//! a part for each source of the run; what is said of the whole run stands once in the header. Older recordings (`older`) have other headers.
+//! A file that breaks off anywhere yields every complete frame. Frames of an unknown kind are skipped. A
+//! header and a drain hold a part for each source of the run. Facts of the whole run stand once in the
+//! header. Older recordings (`older`) have other headers.
 
 mod frame;
 mod older;
@@ -37,7 +38,8 @@ const ENDING: u8 = b'E';
 /// Kind of the frame with names, which are looked up after the ending.
 const NAMES: u8 = b'N';
 
-/// Makes a file that holds `bytes` and nothing else, as [`Writer::create`] makes a recording: it is there whole, or not at all.
+/// Creates a file that holds `bytes` only, as [`Writer::create`] creates a recording: the file is there
+/// whole, or not at all.
 ///
 /// # Errors
 ///
@@ -46,7 +48,7 @@ pub fn write_new(path: &Path, overwrite: Overwrite, bytes: &[u8]) -> io::Result<
     Place::create(path, overwrite, bytes).map(drop)
 }
 
-/// Writes a recording as it happens.
+/// Writer of a recording while the run goes on.
 #[derive(Debug)]
 pub struct Writer {
     place: Place,
@@ -55,8 +57,9 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Makes the file, with the header in it, readable by its owner only. From then on it can be read, however the run ends. A
-    /// symbolic link is never followed, and nothing of a file that is replaced is kept. A device or a pipe is written as it is.
+    /// Creates the file with the header in it, readable by its owner only. From then on it can be read,
+    /// however the run ends. A symbolic link is never followed, and nothing of a replaced file is kept. A
+    /// device or a pipe is written as it is.
     ///
     /// # Errors
     ///
@@ -96,30 +99,31 @@ impl Writer {
         self.write(NAMES, names)
     }
 
-    /// Bytes that were written.
+    /// Returns the number of bytes written.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Marks an unfinished file by its name, if no other file has that: `x.pmbpf` becomes `x.pmbpf.partial`. What became of it.
+    /// Marks an unfinished file by its name, unless another file has that name: `x.pmbpf` becomes
+    /// `x.pmbpf.partial`. Returns the outcome.
     #[must_use]
     pub fn abandon(self) -> Abandoned {
         self.place.abandon()
     }
 
-    /// The recording from its beginning, as often as it is wanted. It must be a file that [`Writer::create`] made, not a device or a pipe;
-    /// nothing can be appended after that.
+    /// Opens the recording from its beginning, as often as wanted. It must be a file that [`Writer::create`]
+    /// made, not a device or a pipe. Nothing can be appended afterwards.
     ///
     /// # Errors
     ///
-    /// It cannot be read.
+    /// The recording cannot be read.
     pub fn opened(&self, name: &str) -> Result<Opened, ReadError> {
         let file = self.place.reader().map_err(|error| ReadError::Io { path: name.to_owned(), error })?;
         Opened::read(file, name)
     }
 
-    /// Puts something else in the place of the recording. It stays a recording if there is no room.
+    /// Replaces the contents of the recording. It stays a recording if there is no room.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Work that was stopped while counting went on, to keep to a budget.
+//! Work that was stopped during counting, to keep to a budget.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,14 +15,14 @@ named! {
     }
 }
 
-/// What was done about a cost above the budget.
+/// Action on a cost above the budget.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Shed {
-    /// What was stopped; `None` where nothing was left to be.
+    /// Work that was stopped; `None` if nothing was left to stop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<Work>,
-    /// When, in ns since counting started.
+    /// Time of the action, in ns since counting started.
     pub at_ns: u64,
-    /// The share of the CPUs (0 to 1) that pmbpf had taken until then, since it was last looked at.
+    /// Share of the CPUs (0 to 1) that pmbpf took since the previous check.
     pub share: f64,
 }

@@ -1,4 +1,4 @@
-//! What became of user stacks that were to be unwound by DWARF's call frame information.
+//! Outcomes of unwinding user stacks with DWARF's call frame information.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::At;
 
-/// Functions that a thread begins with: glibc's and musl's, the loader's, Go's.
+/// First functions of threads: those of glibc, musl, the loader and Go.
 const ROOTS: [&[u8]; 15] = [
     b"_start",
     b"_dl_start",
@@ -25,29 +25,30 @@ const ROOTS: [&[u8]; 15] = [
     b"runtime.mcall",
 ];
 
-/// Does a thread begin with a function of this name, or what it runs on a stack of its own? Go's linker says how its assembly is called
-/// behind its name (`runtime.goexit.abi0`).
+/// Returns whether a thread begins with a function of this name, or the code that it runs on a separate
+/// stack. Go's linker appends the calling convention of its assembly to the name (`runtime.goexit.abi0`).
 #[must_use]
 pub fn begins_a_thread(function: &[u8]) -> bool {
     ROOTS.contains(&function.strip_suffix(b".abi0").unwrap_or(function))
 }
 
-/// Samples by what became of their user stack.
+/// Numbers of samples by the outcome for their user stack.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unwinding {
-    /// Those whose user stack was unwound, up to its end or not.
+    /// Samples with an unwound user stack, up to its end or not.
     #[serde(default)]
     pub unwound: u64,
-    /// Those that keep the stack that frame pointers gave, by reason.
+    /// Samples that keep the stack from frame pointers, by reason.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub kept: BTreeMap<Kept, u64>,
-    /// Code of functions that threads begin with: call frame information ends there. Each is told once.
+    /// Code of the functions that threads begin with, where call frame information ends. Each is reported
+    /// once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub first: Vec<At>,
 }
 
 impl Unwinding {
-    /// Was nothing to be unwound?
+    /// Returns whether nothing was to be unwound.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.unwound == 0 && self.kept.is_empty() && self.first.is_empty()
@@ -59,7 +60,7 @@ impl Unwinding {
         *count = count.saturating_add(1);
     }
 
-    /// Adds others.
+    /// Adds later outcomes.
     pub fn append(&mut self, mut later: Self) {
         self.unwound = self.unwound.saturating_add(later.unwound);
         for (why, count) in later.kept {
@@ -70,7 +71,7 @@ impl Unwinding {
     }
 }
 
-/// Why a user stack is the one that frame pointers gave.
+/// Reason why a user stack is the one from frame pointers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kept {
@@ -84,17 +85,17 @@ pub enum Kept {
     Behind,
     /// Unwinding had used up its share of time.
     NoTime,
-    /// The process that unwinds ended, or took too long, on what the program is made of.
+    /// The unwinding process ended, or took too long, on the program's files.
     Failed,
     /// Frame pointers led further.
     Shorter,
-    /// For a reason of a later version.
+    /// Reason of a later version.
     #[serde(other)]
     Other,
 }
 
 impl Kept {
-    /// Its name in every output.
+    /// Returns the name in every output.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -109,7 +110,7 @@ impl Kept {
         }
     }
 
-    /// What a sentence says.
+    /// Returns the text for a sentence.
     #[must_use]
     pub const fn in_words(self) -> &'static str {
         match self {

@@ -1,6 +1,7 @@
 //! Wire structs in a recording: their bytes as 64-bit words, trailing zeros left out.
 //!
-//! The wire's structs only ever grow at the end, so a row of an older recording reads as one whose newer fields are 0.
+//! The wire's structs only ever grow at the end, so the newer fields of a row in an older recording read as
+//! 0.
 
 use std::{fmt, marker::PhantomData};
 
@@ -33,7 +34,8 @@ pub fn deserialize<'de, T: Wire, D: Deserializer<'de>>(deserializer: D) -> Resul
     deserializer.deserialize_seq(Words { first: None, row: PhantomData })
 }
 
-/// Reads words one by one, so that a list of any length costs no more memory than the row that it should be.
+/// Visitor that reads words one by one. A list of any length costs no more memory than the row that it should
+/// be.
 struct Words<T> {
     /// A word that was read already.
     first: Option<u64>,
@@ -60,7 +62,7 @@ impl<'de, T: Wire> Visitor<'de> for Words<T> {
     }
 }
 
-/// A word, which goes to the end of a row's bytes.
+/// A word that is appended to a row's bytes.
 struct Word<'a> {
     row: &'a mut Vec<u8>,
 }
@@ -74,7 +76,7 @@ impl<'de> DeserializeSeed<'de> for Word<'_> {
     }
 }
 
-/// Several rows of one kind: a single one is written as if it stood alone, as older recordings have it.
+/// Several rows of one kind. A single row is written as if it stood alone, as in older recordings.
 pub mod list {
     use std::{fmt, marker::PhantomData};
 

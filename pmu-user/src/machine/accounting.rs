@@ -1,6 +1,7 @@
-//! What the kernel accounts to a cgroup, with all that is below it: periods of its limit of CPU time, pressure, memory. Files of the v2
-//! hierarchy (Documentation/admin-guide/cgroup-v2.rst), or of v1 hierarchies where these have the controller
-//! (Documentation/admin-guide/cgroup-v1/memory.rst, Documentation/scheduler/sched-bwc.rst).
+//! Accounts of a cgroup, including everything below it: periods of its CPU bandwidth limit, pressure, memory.
+//! They are files of the v2 hierarchy (Documentation/admin-guide/cgroup-v2.rst), or of v1 hierarchies where
+//! these have the controller (Documentation/admin-guide/cgroup-v1/memory.rst,
+//! Documentation/scheduler/sched-bwc.rst).
 
 #[cfg(test)]
 mod tests;
@@ -13,63 +14,63 @@ use super::{
 };
 use crate::{file::reread_at_once, untrusted::Untrusted};
 
-/// The controller of memory.
+/// Name of the memory controller.
 const MEMORY: &str = "memory";
-/// The controller of CPU time.
+/// Name of the CPU controller.
 const CPU: &str = "cpu";
-/// What a v1 hierarchy says of memory without a limit: the largest number of pages, in bytes.
+/// Value of a memory limit in a v1 hierarchy that has none: the largest number of pages, in bytes.
 const NO_LIMIT: u64 = 1 << 62;
 
-/// A number that the kernel accounts to a cgroup.
+/// A figure that the kernel accounts to a cgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Figure {
-    /// Periods of its limit of CPU time in which it had something to run.
+    /// Periods of its CPU bandwidth limit in which it had runnable tasks.
     Periods,
-    /// Those in which the limit was used up.
+    /// Periods in which the limit was used up.
     ThrottledPeriods,
-    /// Time that its tasks could not run for it, of all CPUs together, in ns.
+    /// Time that its tasks were throttled, of all CPUs together, in ns.
     ThrottledTime,
-    /// Time that its tasks stood still, in µs.
+    /// Time that its tasks stalled, in µs.
     Stalled(Stall),
     /// Memory that is charged to it, in bytes.
     Memory,
-    /// The most that ever was, in bytes.
+    /// Peak of that memory, in bytes.
     MemoryPeak,
-    /// The most that may be, in bytes.
+    /// Limit of that memory, in bytes.
     MemoryLimit,
-    /// Times that it was made to give memory back, since it had more than `memory.high`.
+    /// Reclaims because the cgroup exceeded `memory.high`.
     MemoryHigh,
-    /// Times that it had as much memory as it may.
+    /// Times that it reached its memory limit.
     MemoryMax,
-    /// Times that it had as much, and none could be taken from it.
+    /// Times that it reached its limit, and nothing could be reclaimed.
     MemoryOom,
-    /// Processes that were killed for want of memory.
+    /// Processes killed for lack of memory.
     MemoryOomKill,
 }
 
 impl Figure {
-    /// Does it only grow?
+    /// Returns whether the figure only grows.
     #[must_use]
     pub const fn grows(self) -> bool {
         !matches!(self, Self::Memory | Self::MemoryPeak | Self::MemoryLimit)
     }
 }
 
-/// Numbers, each at most once.
+/// Figures, each at most once.
 pub type Figures = Vec<(Figure, u64)>;
 
-/// What a file holds.
+/// Contents of a file.
 #[derive(Clone, Copy, Debug)]
 enum Holds {
-    /// One number.
+    /// A single number.
     Number(Figure),
-    /// Numbers behind their names.
+    /// Numbers after their names.
     Names(&'static [(&'static str, Figure)], u64),
     /// Pressure for a resource.
     Pressure(&'static str),
 }
 
-/// A file, and the v1 controller whose hierarchy has it; `None` of one of the v2 hierarchy.
+/// A file, and the v1 controller in whose hierarchy it is. `None` for a file of the v2 hierarchy.
 #[derive(Debug)]
 struct Source(Option<&'static str>, &'static str, Holds);
 
@@ -153,7 +154,7 @@ impl Holds {
         }
     }
 
-    /// The numbers that it may hold.
+    /// Returns the figures that the file may hold.
     fn figures(self) -> Vec<Figure> {
         match self {
             Self::Number(figure) => vec![figure],
@@ -167,11 +168,11 @@ impl Holds {
     }
 }
 
-/// What is accounted to no cgroup here: the name of it, and why.
+/// A figure that is not accounted to cgroups here: its name, and the reason.
 pub type Unaccounted = (&'static str, &'static str);
 
 impl Layout {
-    /// The files that cgroups may have here.
+    /// Returns the files that cgroups may have here.
     fn sources(&self, root: &Path) -> Vec<&'static Source> {
         let mut sources: Vec<&Source> = Vec::new();
         let file = self.v2.as_ref().map(|mount| mount.join("cgroup.controllers"));
@@ -188,7 +189,7 @@ impl Layout {
             sources.extend(&MEMORY_V2);
         }
         let is_accounted = |source: &&Source| match source.2 {
-            // The host's is read as the cgroups' are: with psi=0 opening fails.
+            // The host's file is opened as the cgroups' files are: with psi=0 opening fails.
             Holds::Pressure(resource) => {
                 self.v2.is_some() && File::open(root.join("proc/pressure").join(resource)).is_ok()
             }
@@ -204,18 +205,18 @@ impl Layout {
 pub struct Accounting {
     layout: Layout,
     sources: Vec<&'static Source>,
-    /// The numbers that they may hold.
+    /// Figures that the files may hold.
     pub figures: Vec<Figure>,
-    /// What is accounted to no cgroup here.
+    /// Figures that are not accounted to cgroups here.
     pub lacks: Vec<Unaccounted>,
 }
 
-/// The files of a cgroup, which stay open.
+/// Files of a cgroup, which stay open.
 #[derive(Debug)]
 pub struct AccountFiles(Vec<(Holds, File)>);
 
 impl Accounting {
-    /// Those of a host; `root` is where /proc is.
+    /// Returns the files of a host. `root` is the folder that contains /proc.
     pub fn new(layout: Layout, root: &Path) -> Self {
         let sources = layout.sources(root);
         let mut figures: Vec<Figure> = sources.iter().flat_map(|source| source.2.figures()).collect();
@@ -240,25 +241,25 @@ impl Accounting {
         Self { layout, sources, figures, lacks }
     }
 
-    /// How many files a cgroup has at most.
+    /// Returns how many files a cgroup has at most.
     #[must_use]
     pub const fn files_max(&self) -> usize {
         self.sources.len()
     }
 
-    /// Where the hierarchies are.
+    /// Returns the mount points of the hierarchies.
     #[must_use]
     pub const fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// Opens the files of a cgroup that there are, with what they say now.
+    /// Opens the existing files of a cgroup, and returns their present figures.
     pub fn open(&self, path: &Untrusted) -> (AccountFiles, Figures) {
         let (mut files, mut figures) = (Vec::new(), Figures::new());
         for source in &self.sources {
             let Some(folder) = self.layout.folder_of(source.0, path) else { continue };
             let Ok(file) = File::open(folder.join(source.1)) else { continue };
-            // Where the controller of a file is not enabled reading fails, and is not tried again.
+            // Where the controller of a file is not enabled the read fails, and is not tried again.
             if let Ok(text) = read(&file) {
                 figures.extend(source.2.parse(&text));
                 files.push((source.2, file));
@@ -269,13 +270,13 @@ impl Accounting {
 }
 
 impl AccountFiles {
-    /// How many are open.
+    /// Returns the number of open files.
     #[must_use]
     pub const fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// What they say now; `None` of a cgroup that is gone.
+    /// Returns the present figures. Returns `None` for a cgroup that is gone.
     #[must_use]
     pub fn read(&self) -> Option<Figures> {
         let mut figures = Figures::new();

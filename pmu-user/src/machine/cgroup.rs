@@ -1,5 +1,5 @@
-//! Cgroup hierarchies: where they are, and which cgroup a name means. Only v2 cgroups can own counts; their id is the
-//! inode of their folder.
+//! Cgroup hierarchies: their mount points, and the cgroup that a name stands for. Only v2 cgroups can own
+//! counts. Their id is the inode of their folder.
 
 #[cfg(test)]
 mod tests;
@@ -22,14 +22,15 @@ use crate::untrusted::{Untrusted, exact};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct CgroupId(pub u64);
 
-/// What the names of systemd's units end in that are cgroups.
+/// Suffixes of systemd units that are cgroups.
 pub(super) const UNITS: [&str; 3] = [".service", ".scope", ".slice"];
 
-/// PATH_MAX of the kernel (include/uapi/linux/limits.h).
+/// Longest path of the kernel, in bytes (PATH_MAX, include/uapi/linux/limits.h).
 pub(crate) const PATH_BYTES_MAX: usize = 4096;
 
-/// Paths above a cgroup's path, the root last: `/a/b` has `/a` and `/`. A path that is too long for the kernel is not one of its cgroups: a
-/// recording may have one of any length, and those above it are as long together as its square.
+/// Returns the paths above a cgroup's path, the root last: `/a/b` has `/a` and `/`. No path above is longer
+/// than the kernel's limit. A recording may have a path of any length, and the sum of its ancestors' lengths
+/// is quadratic.
 pub(crate) fn ancestors(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     let ends = (1..path.len().min(PATH_BYTES_MAX)).rev();
     let parents = ends.filter(|&at| path[at] == b'/').map(|at| &path[..at]);
@@ -39,7 +40,7 @@ pub(crate) fn ancestors(path: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// Controllers of v1 hierarchies whose limits and accounts are read.
 const LIMITED_V1: [&str; 3] = ["cpu", "blkio", "memory"];
 
-/// Where the hierarchies are mounted.
+/// Mount points of the hierarchies.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layout {
     /// Mount point of the v2 hierarchy, if there is one.
@@ -57,29 +58,29 @@ pub struct Cgroup {
     /// Path from the hierarchy's root: `/system.slice/web.service`.
     #[serde(with = "exact")]
     pub path: Untrusted,
-    /// Its id.
+    /// Id of the cgroup.
     pub id: CgroupId,
 }
 
-/// Why a name means no cgroup.
+/// Reason why a name stands for no cgroup.
 #[derive(Debug, thiserror::Error)]
 pub enum ResolveError {
-    /// There is no v2 hierarchy.
+    /// No v2 hierarchy is mounted.
     #[error("no cgroup v2 hierarchy is mounted, so a cgroup cannot be a target")]
     NoV2,
     /// The folder belongs to a v1 hierarchy.
     #[error("`{0}` is a v1 cgroup; only cgroups of the v2 hierarchy at {1} can be counted")]
     V1(String, String),
-    /// It is a container that is in v1 hierarchies alone: its cgroup there, and its processes.
+    /// A container is in v1 hierarchies alone: its cgroup there, and its processes.
     #[error("`{0}` is in the v1 hierarchy {1} alone; only cgroups of the v2 hierarchy have rows")]
     OnlyV1(String, String, String),
-    /// Nothing has that name.
+    /// No cgroup has that name.
     #[error("no cgroup `{0}`{near}", near = near(.1))]
     Unknown(String, Vec<String>),
-    /// A container has that name, and no cgroup.
-    #[error("no cgroup `{0}`: the container {1} does not run, or not where it is seen from here")]
+    /// A container has that name, but no cgroup.
+    #[error("no cgroup `{0}`: the container {1} is not running, or not visible from here")]
     NoneHere(String, String),
-    /// Nothing that could be read has that name.
+    /// No source that could be read has that name.
     #[error("no cgroup `{0}`{near}; {2}", near = near(.1))]
     Unread(String, Vec<String>, String),
     /// Several cgroups have that name.
@@ -109,7 +110,8 @@ impl Layout {
         let mut is_above_ours = false;
         for Mount { kind, part, point, options, .. } in mounts {
             match kind.as_slice() {
-                // In a container with the host's hierarchy beside its own, the host's: it has both.
+                // In a container with the host's hierarchy mounted as well, the host's is taken: it contains
+                // both.
                 b"cgroup2" if layout.v2.is_none() || !is_above_ours && is_above(&part) => {
                     is_above_ours = is_above(&part);
                     layout.v2 = Some(point.to_path());
@@ -130,7 +132,7 @@ impl Layout {
         layout
     }
 
-    /// In one word, for a report.
+    /// Returns the kind of hierarchy in one word, for a report.
     pub fn kind(&self) -> &'static str {
         match (self.v2.is_some(), self.v1.is_empty()) {
             (true, true) => "v2",
@@ -140,7 +142,8 @@ impl Layout {
         }
     }
 
-    /// Every cgroup below `path` and itself, parents first. Cgroups that vanish meanwhile are left out.
+    /// Returns every cgroup below `path` and itself, parents first. Cgroups that vanish during the read are
+    /// left out.
     ///
     /// # Errors
     ///
@@ -152,7 +155,8 @@ impl Layout {
         let mut folders = vec![top];
         while let Some(folder) = folders.pop() {
             for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
-                // The folder already tells inode and kind: nothing is asked about each of thousands of cgroups.
+                // The folder entry already has inode and kind: no stat call is needed for each of thousands
+                // of cgroups.
                 if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                     let folder = entry.path();
                     cgroups.push(Cgroup { path: path_below(mount, &folder), id: CgroupId(entry.ino()) });
@@ -163,19 +167,20 @@ impl Layout {
         Ok(cgroups)
     }
 
-    /// Threads that are in a cgroup now, without those below it; none if it is gone or may not be read.
+    /// Returns the threads in a cgroup, without those below it. Returns `None` if the cgroup is gone or may
+    /// not be read.
     pub fn threads(&self, cgroup: &Cgroup) -> Option<Vec<u32>> {
         let folder = folder(self.v2.as_deref()?, &cgroup.path);
         let list = fs::read_to_string(folder.join("cgroup.threads")).ok()?;
         Some(list.lines().filter_map(|line| line.parse().ok()).collect())
     }
 
-    /// The one cgroup that `name` means: a path from the root or from `/`, or the last part of a path, with or without
-    /// systemd's `.service`, `.scope` or `.slice`.
+    /// Returns the cgroup that `name` stands for. It is a path from the root or from `/`, or the last part of
+    /// a path, with or without systemd's `.service`, `.scope` or `.slice`.
     ///
     /// # Errors
     ///
-    /// None or several match. Never guesses.
+    /// No cgroup or several match. The function never guesses.
     pub fn resolve(&self, name: &str) -> Result<Cgroup, ResolveError> {
         let mount = self.v2.as_deref().ok_or(ResolveError::NoV2)?;
         let given = Path::new(name);
@@ -205,7 +210,8 @@ impl Layout {
         }
     }
 
-    /// Paths of the cgroups that a name stands for beside `/NAME`, which it means if there is that one; none otherwise.
+    /// Returns the paths of the other cgroups that a name matches if it stands for `/NAME`. Returns none if
+    /// there is no such cgroup.
     pub fn others_called(&self, name: &str) -> Vec<String> {
         let all = self.list(&Untrusted::from("/")).unwrap_or_default();
         let top = format!("/{name}");
@@ -217,12 +223,12 @@ impl Layout {
         others.map(|cgroup| cgroup.path.terminal().into_owned()).collect()
     }
 
-    /// The cgroup in which a process is, as this hierarchy has it, `told` being the path that /proc says: in a cgroup namespace that is
-    /// counted from the namespace's root, and here from the hierarchy's.
+    /// Returns the cgroup of a process in this hierarchy. The given path is that of /proc, which in a cgroup
+    /// namespace starts at the namespace's root. The result starts at the hierarchy's root.
     pub(super) fn of_process(&self, pid: u32, told: &Untrusted) -> Option<Cgroup> {
         let holds = |cgroup: &Cgroup| {
             let folder = self.folder(&cgroup.path)?;
-            // That of threads has no list of processes.
+            // A threaded cgroup has no list of processes.
             let list = fs::read_to_string(folder.join("cgroup.procs"))
                 .or_else(|_| fs::read_to_string(folder.join("cgroup.threads")));
             list.ok()?.lines().any(|line| line.parse() == Ok(pid)).then_some(())
@@ -235,19 +241,19 @@ impl Layout {
         all.into_iter().find(|cgroup| holds(cgroup).is_some()).or(told)
     }
 
-    /// The cgroup with this path, if it is there.
+    /// Returns the cgroup with this path, if it exists.
     pub fn at(&self, path: &Untrusted) -> Option<Cgroup> {
         let metadata = fs::metadata(self.folder(path)?).ok().filter(fs::Metadata::is_dir)?;
         Some(Cgroup { path: path.clone(), id: CgroupId(metadata.ino()) })
     }
 
-    /// Mount point of the v1 hierarchy that has a controller.
+    /// Returns the mount point of the v1 hierarchy of a controller.
     pub(super) fn v1_mount(&self, controller: &str) -> Option<&Path> {
         self.controllers.iter().find(|(name, _)| *name == controller).map(|(_, mount)| mount.as_path())
     }
 
-    /// The folder of the cgroup with this path in the v1 hierarchy of a controller, or in the v2 hierarchy without one; `None` where that is
-    /// not mounted, or the path leads elsewhere.
+    /// Returns the folder of the cgroup with this path in the v1 hierarchy of a controller, or in the v2
+    /// hierarchy without one. Returns `None` where that is not mounted, or the path leads elsewhere.
     pub(super) fn folder_of(&self, controller: Option<&str>, path: &Untrusted) -> Option<PathBuf> {
         let mount = match controller {
             Some(controller) => self.v1_mount(controller)?,
@@ -256,12 +262,12 @@ impl Layout {
         (!climbs(&path.to_path())).then(|| folder(mount, path))
     }
 
-    /// The folder of the cgroup with this path; `None` without a v2 hierarchy.
+    /// Returns the folder of the cgroup with this path. Returns `None` without a v2 hierarchy.
     pub(super) fn folder(&self, path: &Untrusted) -> Option<PathBuf> {
         Some(folder(self.v2.as_deref()?, path))
     }
 
-    /// The cgroup at a path from the root, if it is there and the path leads nowhere else.
+    /// Returns the cgroup at a path from the root, if it exists and the path leads nowhere else.
     pub(super) fn below(&self, path: &Path) -> Option<Cgroup> {
         let path: PathBuf = Path::new("/").join(path).components().collect();
         if climbs(&path) { None } else { self.at(&Untrusted::from(path.as_path())) }
@@ -276,16 +282,17 @@ impl Layout {
     }
 }
 
-/// Is a part of the hierarchy above the root of this process's cgroup namespace?
+/// Returns whether a part of the hierarchy is above the root of this process's cgroup namespace.
 fn is_above(part: &Untrusted) -> bool {
     part.as_bytes() == b"/.." || part.as_bytes().starts_with(b"/../")
 }
 
-/// The root of the first cgroup namespace (PROC_CGROUP_INIT_INO, include/linux/proc_ns.h).
+/// Link of the first cgroup namespace (PROC_CGROUP_INIT_INO, include/linux/proc_ns.h).
 const FIRST_NAMESPACE: &str = "cgroup:[4026531835]";
 
-/// Does a process below `root` see the whole hierarchy? In a cgroup namespace of its own, as of a container, only where the host's
-/// is mounted there; else what is below its own cgroup.
+/// Returns whether a process below `root` sees the whole hierarchy. In a separate cgroup namespace, as of a
+/// container, it does only where the host's hierarchy is mounted. Otherwise it sees what is below its own
+/// cgroup.
 pub(crate) fn sees_all(root: &Path) -> bool {
     let namespace = fs::read_link(root.join("proc/self/ns/cgroup"));
     let is_first = namespace.is_ok_and(|namespace| namespace == Path::new(FIRST_NAMESPACE));
@@ -293,7 +300,7 @@ pub(crate) fn sees_all(root: &Path) -> bool {
     is_first || mounts.iter().any(|mount| mount.kind == b"cgroup2" && is_above(&mount.part))
 }
 
-/// Whether a path leads out of where it begins.
+/// Returns whether a path leads out of its starting folder.
 fn climbs(path: &Path) -> bool {
     path.components().any(|part| part == Component::ParentDir)
 }
@@ -315,13 +322,13 @@ fn is_called(cgroup: &Cgroup, name: &str) -> bool {
     rest.is_some_and(|rest| matches!(rest, b"" | b".service" | b".scope" | b".slice"))
 }
 
-/// Up to three paths whose last part is most like the given one's.
+/// Returns up to three paths whose last part is most similar to the given one's.
 fn nearest(all: &[Cgroup], name: &str) -> Vec<String> {
     let names = all.iter().map(|cgroup| cgroup.path.terminal().into_owned()).filter(|path| path != "/");
     nearest_of(names, name.rsplit('/').next().unwrap_or_default())
 }
 
-/// Up to three names and paths whose last part is most like the wanted one.
+/// Returns up to three names and paths whose last part is most similar to the wanted one.
 pub(super) fn nearest_of(names: impl Iterator<Item = String>, wanted: &str) -> Vec<String> {
     crate::suggest::nearest(wanted, names, |path| {
         let last = path.rsplit('/').next().unwrap_or_default();

@@ -11,25 +11,25 @@ use crate::{
     untrusted::{Untrusted, exact},
 };
 
-/// A CPU number as the kernel counts them.
+/// CPU number, as the kernel counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Cpu(pub u32);
 
 /// Processor model and CPUs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Processor {
-    /// Model name, or what identifies it where the kernel gives none.
+    /// Model name, or its identification where the kernel gives no name.
     #[serde(with = "exact")]
     pub model: Untrusted,
-    /// Does it run under a hypervisor?
+    /// The processor is virtual: it runs under a hypervisor.
     pub guest: bool,
     /// Length of the kernel's tick in ns (1 / CONFIG_HZ).
     pub tick_ns: u64,
-    /// One more than the highest CPU number that can ever appear.
+    /// Number of possible CPUs: the highest possible CPU number plus one.
     pub possible: u32,
-    /// CPUs that run now.
+    /// CPUs that are online now.
     pub online: Vec<Cpu>,
-    /// Can it count memory traffic by group of threads, as resctrl has it do?
+    /// The processor can count memory traffic by group of threads, as resctrl uses it.
     #[serde(default)]
     pub counts_by_group: bool,
 }
@@ -54,7 +54,7 @@ impl Processor {
     }
 }
 
-/// CPUs that run now.
+/// Returns the CPUs that are online now.
 ///
 /// # Errors
 ///
@@ -63,7 +63,7 @@ pub fn online(root: &Path) -> io::Result<Vec<Cpu>> {
     list(root, "online")
 }
 
-/// The list of CPUs that run, open to be read again and again.
+/// List of online CPUs, open for repeated reads.
 #[derive(Debug)]
 pub struct OnlineCpus(File);
 
@@ -72,16 +72,16 @@ impl OnlineCpus {
     ///
     /// # Errors
     ///
-    /// There is none.
+    /// The list does not exist.
     pub fn open(root: &Path) -> io::Result<Self> {
         File::open(root.join("sys/devices/system/cpu/online")).map(Self)
     }
 
-    /// CPUs that run now.
+    /// Reads the CPUs that are online now.
     ///
     /// # Errors
     ///
-    /// It cannot be read, or is no list of CPUs.
+    /// The file cannot be read, or is not a list of CPUs.
     pub fn read(&self) -> io::Result<Vec<Cpu>> {
         let list = String::from_utf8(reread_at_once(&self.0)?);
         let parsed = list.map_err(|error| error.to_string()).and_then(|list| parse_list(list.trim()));
@@ -89,11 +89,11 @@ impl OnlineCpus {
     }
 }
 
-/// Keeps this thread on `cpus`.
+/// Restricts this thread to `cpus`.
 ///
 /// # Errors
 ///
-/// One is beyond what a mask of CPUs holds, or the thread may run on none of them.
+/// A CPU number exceeds the size of a CPU mask, or the thread may run on none of them.
 pub fn set_affinity(cpus: &[Cpu]) -> io::Result<()> {
     let mut mask = CpuSet::new();
     for cpu in cpus {
@@ -112,24 +112,24 @@ fn list(root: &Path, name: &str) -> io::Result<Vec<Cpu>> {
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, format!("/{path}: {error}")))
 }
 
-/// Who made the cores: decides what codes of events mean.
+/// Vendor of the cores, which decides the meaning of event codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vendor {
-    /// Intel.
+    /// Cores of Intel.
     Intel,
-    /// AMD, and who builds its cores.
+    /// Cores of AMD, and of licensees.
     Amd {
-        /// Family as CPUID has it.
+        /// Family, as CPUID reports it.
         family: u32,
     },
-    /// Anyone who builds Arm's architecture.
+    /// Any vendor of Arm cores.
     Arm,
-    /// Anyone else.
+    /// Any other vendor of cores.
     Other,
 }
 
 impl Processor {
-    /// Who made the cores, from `/proc/cpuinfo` below `root`.
+    /// Returns the vendor of the cores, from `/proc/cpuinfo` below `root`.
     pub fn vendor(&self, root: &Path) -> Vendor {
         let info = read(root, "proc/cpuinfo").unwrap_or_default();
         match (field(&info, "vendor_id"), field(&info, "CPU implementer")) {
@@ -142,7 +142,8 @@ impl Processor {
         }
     }
 
-    /// Cycles a second at the nominal speed, to turn a frequency into a period. Rough where the host hides it.
+    /// Returns the cycles per second at the nominal frequency, to convert a frequency into a period. Rough
+    /// where the host hides it.
     pub fn cycles_per_second(&self, root: &Path) -> u64 {
         let number = |path: &str| read_line(root, path).ok()?.trim().parse::<u64>().ok();
         let khz = number("sys/devices/system/cpu/cpu0/cpufreq/base_frequency")
@@ -154,25 +155,26 @@ impl Processor {
         khz.map_or_else(|| (mhz().unwrap_or(2_000.0) * 1e6) as u64, |khz| khz * 1_000)
     }
 
-    /// Samples a second and CPU above which the kernel throttles (`kernel.perf_event_max_sample_rate`).
+    /// Returns the samples per second and CPU above which the kernel throttles
+    /// (`kernel.perf_event_max_sample_rate`).
     pub fn sample_rate_max(&self, root: &Path) -> Option<u64> {
         read_line(root, "proc/sys/kernel/perf_event_max_sample_rate").ok()?.trim().parse().ok()
     }
 }
 
-/// Where the kernel says a CPU's time went since boot, in ns, to one tick of `USER_HZ` (proc_stat(5)).
+/// Time of a CPU since boot as the kernel accounts it, in ns, to one tick of `USER_HZ` (proc_stat(5)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Times {
-    /// Idle, waiting for I/O included.
+    /// Idle time, including waits for I/O.
     pub idle_ns: u64,
-    /// Interrupt handlers, where the kernel accounts them.
+    /// Time in interrupt handlers, where the kernel accounts it.
     pub interrupts_ns: u64,
-    /// Taken by the hypervisor.
+    /// Steal time: taken by the hypervisor.
     pub stolen_ns: u64,
 }
 
 impl Times {
-    /// Both together.
+    /// Returns the sum of both.
     pub const fn plus(&self, other: &Self) -> Self {
         Self {
             idle_ns: self.idle_ns.saturating_add(other.idle_ns),
@@ -181,7 +183,7 @@ impl Times {
         }
     }
 
-    /// What was added since `earlier`.
+    /// Returns the difference since `earlier`.
     pub const fn since(&self, earlier: &Self) -> Self {
         Self {
             idle_ns: self.idle_ns.saturating_sub(earlier.idle_ns),
@@ -191,7 +193,7 @@ impl Times {
     }
 }
 
-/// [`Times`] of every online CPU below `root`.
+/// Reads the [`Times`] of every online CPU below `root`.
 ///
 /// # Errors
 ///
@@ -201,7 +203,7 @@ pub fn times(root: &Path) -> io::Result<Vec<(Cpu, Times)>> {
     Ok(read(root, "proc/stat")?.lines().filter_map(|line| cpu_times(line, tick_ns)).collect())
 }
 
-/// `cpuN user nice system idle iowait irq softirq steal …`, in ticks.
+/// Parses `cpuN user nice system idle iowait irq softirq steal …`, in ticks.
 fn cpu_times(line: &str, tick_ns: u64) -> Option<(Cpu, Times)> {
     let mut words = line.strip_prefix("cpu")?.split(' ');
     let cpu = Cpu(words.next()?.parse().ok()?);
@@ -216,12 +218,13 @@ fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     info.lines().find_map(|line| line.strip_prefix(name)?.trim_start().strip_prefix(':')).map(str::trim)
 }
 
-/// Does `/proc/cpuinfo` list this among the `flags` of an x86 processor?
+/// Returns whether `/proc/cpuinfo` lists this among the `flags` of an x86 processor.
 fn has_flag(info: &str, name: &str) -> bool {
     field(info, "flags").is_some_and(|flags| flags.split(' ').any(|flag| flag == name))
 }
 
-/// The coarse clocks move with the tick, so their resolution is its length (kernel/time/posix-timers.c, `KTIME_LOW_RES`).
+/// Returns the length of a tick. The coarse clocks advance with the tick, so their resolution is its length
+/// (kernel/time/posix-timers.c, `KTIME_LOW_RES`).
 fn tick_ns() -> u64 {
     rustix::time::clock_getres(rustix::time::ClockId::MonotonicCoarse).tv_nsec.unsigned_abs()
 }
@@ -234,14 +237,15 @@ fn model(info: &str) -> String {
     }
 }
 
-/// What the processor below `root` identifies itself as, for the table of its model: on x86 vendor, family, model and
-/// stepping (`GenuineIntel-6-6A-4`), on Arm the implementer, the part, and variant and revision as one number (r1p2 is
-/// `Arm-41-d40-12`), all in hexadecimal. `None` if the kernel does not say, or if its CPUs are of different kinds.
+/// Returns the identification of the processor below `root`, for the table of its model. On x86 it is vendor,
+/// family, model and stepping (`GenuineIntel-6-6A-4`). On Arm it is the implementer, the part, and variant
+/// and revision as one number (r1p2 is `Arm-41-d40-12`). All numbers are hexadecimal. Returns `None` if the
+/// kernel does not report it, or if its CPUs are of different types.
 pub fn identity(root: &Path) -> Option<String> {
     identity_of(&read(root, "proc/cpuinfo").ok()?)
 }
 
-/// What one CPU identifies itself as, where they are of different kinds; as [`identity`] has it.
+/// Returns the identification of one CPU, where they are of different types, in the form of [`identity`].
 pub fn identity_of_cpu(root: &Path, cpu: Cpu) -> Option<String> {
     let info = read(root, "proc/cpuinfo").ok()?;
     let is_its = |line: &str| field(line, "processor").and_then(|number| number.parse().ok()) == Some(cpu.0);
@@ -270,7 +274,8 @@ fn hexadecimal(text: &str) -> Option<u32> {
     u32::from_str_radix(text.strip_prefix("0x")?, 16).ok()
 }
 
-/// x86 says so in CPUID; elsewhere the device tree or the firmware's tables do.
+/// Returns whether this host is a guest. x86 reports it in CPUID. Elsewhere the device tree or the firmware's
+/// tables do.
 fn is_guest(root: &Path, info: &str) -> bool {
     has_flag(info, "hypervisor")
         || root.join("sys/firmware/devicetree/base/hypervisor").exists()
@@ -281,12 +286,12 @@ fn is_guest(root: &Path, info: &str) -> bool {
 ///
 /// # Errors
 ///
-/// Says which part is not a number or range.
+/// The error names the part that is not a number or range.
 pub fn parse_list(list: &str) -> Result<Vec<Cpu>, String> {
     let mut cpus = Vec::new();
     for part in list.split(',').map(str::trim).filter(|part| !part.is_empty()) {
         let number =
-            |text: &str| text.parse::<u32>().map_err(|_| format!("`{part}` is no CPU number or range"));
+            |text: &str| text.parse::<u32>().map_err(|_| format!("`{part}` is not a CPU number or range"));
         let (first, last) = match part.split_once('-') {
             Some((first, last)) => (number(first)?, number(last)?),
             None => (number(part)?, number(part)?),
@@ -301,7 +306,7 @@ pub fn parse_list(list: &str) -> Result<Vec<Cpu>, String> {
     if cpus.is_empty() { Err("the list names no CPU".to_owned()) } else { Ok(cpus) }
 }
 
-/// The inverse of [`parse_list`].
+/// Formats a list of CPUs: the inverse of [`parse_list`].
 pub fn format_list(cpus: &[Cpu]) -> String {
     let mut parts: Vec<(u32, u32)> = Vec::new();
     for &Cpu(cpu) in cpus {
@@ -321,7 +326,7 @@ mod tests {
     use super::{Cpu, Processor, cpu_times, format_list, identity_of, parse_list};
     use crate::machine::testing::Tree;
 
-    /// The lines of a CPU that name its kind, as the kernel writes them (arch/arm64/kernel/cpuinfo.c).
+    /// Lines of a CPU that identify its type, as the kernel writes them (arch/arm64/kernel/cpuinfo.c).
     fn arm_cpu(part: &str) -> String {
         format!(
             "processor\t: 0\nCPU implementer\t: 0x41\nCPU architecture: 8\nCPU variant\t: 0x1\nCPU part\t: {part}\n\

@@ -1,4 +1,4 @@
-//! What block devices are called, which take I/O as it comes, and what the kernel counts of them.
+//! Block devices: their names, those that take I/O without requests, and the kernel's counters.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -6,23 +6,25 @@ use serde::{Deserialize, Serialize};
 
 use crate::untrusted::Untrusted;
 
-/// Bytes of a sector in `/proc/diskstats`, whatever the device's own are.
+/// Bytes of a sector in `/proc/diskstats`, whatever the device's own sector size.
 const SECTOR_BYTES: u64 = 512;
 /// Fields of a line of `/proc/diskstats` before the first count: numbers and name.
 const BEFORE_COUNTS: usize = 3;
 
-/// Requests and bytes that the kernel counts as completed by a block device since it came up.
+/// Requests and bytes that a block device has completed since it came up, as the kernel counts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Completed {
-    /// Requests that read: number and bytes.
+    /// Read requests: number and bytes.
     pub read: (u64, u64),
-    /// All others but flushes: writes, discards, and what the device writes by itself.
+    /// Other requests except flushes: writes, discards, and what the device writes by itself. Number and
+    /// bytes.
     pub write: (u64, u64),
 }
 
-/// What the kernel counts as completed, by major and minor number, of devices that make requests; empty where it does not tell.
-/// It counts a request after the tracepoint of its completion; nothing of devices whose `queue/iostats` is 0.
-/// `/proc/diskstats`, Documentation/admin-guide/iostats.rst.
+/// Returns the kernel's counts of completed requests, by major and minor number, of devices that make
+/// requests. The map is empty where the kernel does not report them. The kernel counts a request after the
+/// tracepoint of its completion, and counts nothing for devices with `queue/iostats` 0. `/proc/diskstats`,
+/// Documentation/admin-guide/iostats.rst.
 pub fn completed(root: &Path) -> BTreeMap<(u32, u32), Completed> {
     let text = fs::read_to_string(root.join("proc/diskstats")).unwrap_or_default();
     let makes_requests =
@@ -30,8 +32,8 @@ pub fn completed(root: &Path) -> BTreeMap<(u32, u32), Completed> {
     text.lines().filter_map(completed_of).filter(|(number, _)| makes_requests(*number)).collect()
 }
 
-/// Bytes that were read from all block devices below `root` since they came up, partitions and stacked devices as often as they are
-/// there: no less than anybody read.
+/// Returns the bytes read from all block devices below `root` since they came up. Partitions and stacked
+/// devices count each time, so this is an upper bound of the bytes that any process read.
 pub fn bytes_read_at_most(root: &Path) -> u64 {
     let text = fs::read_to_string(root.join("proc/diskstats")).unwrap_or_default();
     let bytes = text.lines().filter_map(completed_of).map(|(_, completed)| completed.read.1);
@@ -41,7 +43,7 @@ pub fn bytes_read_at_most(root: &Path) -> u64 {
 fn completed_of(line: &str) -> Option<((u32, u32), Completed)> {
     let fields: Vec<&str> = line.split_ascii_whitespace().collect();
     let number = (fields.first()?.parse().ok()?, fields.get(1)?.parse().ok()?);
-    // Discards came with Linux 4.18.
+    // Discards were added in Linux 4.18.
     let count = |index: usize| fields.get(BEFORE_COUNTS + index).and_then(|count| count.parse().ok());
     let (reads, sectors_read): (u64, u64) = (count(0)?, count(2)?);
     let (writes, sectors_written): (u64, u64) = (count(4)?, count(6)?);
@@ -54,7 +56,7 @@ fn completed_of(line: &str) -> Option<((u32, u32), Completed)> {
     Some((number, completed))
 }
 
-/// How a block device was used since it came up, modulo 2³²: the kernel writes no more.
+/// Utilization of a block device since it came up, modulo 2³²: the kernel reports no more bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InUse {
     /// Time in ms during which at least one request was in flight, in whole ticks: `io_ticks`.
@@ -64,7 +66,7 @@ pub struct InUse {
 }
 
 impl InUse {
-    /// What was added since `earlier`.
+    /// Returns the difference since `earlier`.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Self {
         Self {
@@ -74,7 +76,8 @@ impl InUse {
     }
 }
 
-/// How the devices of `/proc/diskstats` were used, with their numbers and names, partitions among them.
+/// Returns the utilization of the devices of `/proc/diskstats`, with their numbers and names, including
+/// partitions.
 pub fn in_use(text: &[u8]) -> Vec<((u32, u32), Untrusted, InUse)> {
     let device = |line: &[u8]| {
         let fields: Vec<&[u8]> =
@@ -86,19 +89,20 @@ pub fn in_use(text: &[u8]) -> Vec<((u32, u32), Untrusted, InUse)> {
     text.split(|&byte| byte == b'\n').filter_map(device).collect()
 }
 
-/// Is the block device with this number a partition of another?
+/// Returns whether the block device with this number is a partition of another.
 pub fn is_partition(root: &Path, major: u32, minor: u32) -> bool {
     root.join(format!("sys/dev/block/{major}:{minor}/partition")).exists()
 }
 
-/// Name of the block device with this number below `root`: `nvme0n1`, `dm-0`. None if it is gone.
+/// Returns the name of the block device with this number below `root`: `nvme0n1`, `dm-0`. Returns `None` if
+/// it is gone.
 pub fn name_of(root: &Path, major: u32, minor: u32) -> Option<Untrusted> {
     let link = fs::read_link(root.join(format!("sys/dev/block/{major}:{minor}"))).ok()?;
     link.file_name().map(Untrusted::from)
 }
 
-/// Names of devices below `root` that make no requests of what they are given (dm, md, zram) and are larger than nothing, in
-/// order.
+/// Returns the names of devices below `root` that make no requests of their I/O (dm, md, zram) and are not
+/// empty, in order.
 pub fn without_requests(root: &Path) -> Vec<Untrusted> {
     let disks = fs::read_dir(root.join("sys/block")).into_iter().flatten().flatten();
     let makes_none = |disk: &Path| {

@@ -1,5 +1,6 @@
-//! Limits of the I/O of cgroups: `io.max` of the v2 hierarchy (Documentation/admin-guide/cgroup-v2.rst, IO), and `blkio.throttle.*` where a v1
-//! hierarchy has the controller (Documentation/admin-guide/cgroup-v1/blkio-controller.rst).
+//! I/O limits of cgroups: `io.max` of the v2 hierarchy (Documentation/admin-guide/cgroup-v2.rst, IO), and
+//! `blkio.throttle.*` where a v1 hierarchy has the controller
+//! (Documentation/admin-guide/cgroup-v1/blkio-controller.rst).
 
 use std::{
     fs,
@@ -17,13 +18,13 @@ use crate::{
     untrusted::{Untrusted, exact},
 };
 
-/// The v1 controller.
+/// Name of the v1 controller.
 const BLKIO: &str = "blkio";
-/// The most cgroups that are asked whether they have a limit.
+/// Cgroups that are checked for a limit, at most.
 const MOST: usize = 4096;
 
 named! {
-    /// What is limited, by its key in `io.max`.
+    /// Limited quantity, by its key in `io.max`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     pub enum IoLimitKind {
@@ -35,7 +36,7 @@ named! {
 }
 
 impl IoLimitKind {
-    /// The operation, as v1 files call it.
+    /// Returns the operation, as v1 files name it.
     const fn v1_operation(self) -> &'static str {
         match self {
             Self::ReadBytes | Self::ReadRequests => "Read",
@@ -43,7 +44,7 @@ impl IoLimitKind {
         }
     }
 
-    /// Its file in a v1 hierarchy.
+    /// Returns the file of the limit in a v1 hierarchy.
     const fn v1_file(self) -> &'static str {
         match self {
             Self::ReadBytes => "blkio.throttle.read_bps_device",
@@ -54,23 +55,23 @@ impl IoLimitKind {
     }
 }
 
-/// A limit of a cgroup's I/O at one device.
+/// An I/O limit of a cgroup at one device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IoLimit {
     /// Major and minor number.
     pub device: (u32, u32),
-    /// What the device is called.
+    /// Name of the device.
     #[serde(with = "exact")]
     pub name: Untrusted,
-    /// What is limited.
+    /// Quantity that is limited.
     pub kind: IoLimitKind,
-    /// The most of it a second.
+    /// Limit per second.
     pub most: u64,
-    /// Is it of a v1 hierarchy?
+    /// The limit is of a v1 hierarchy.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub v1: bool,
-    /// What has been submitted of it, as a v1 hierarchy counts it where it throttles: since the cgroup was made, in an interval since the
-    /// first reading. None where the kernel does not count it.
+    /// I/O submitted so far, as a v1 hierarchy counts it where it throttles. It counts since the cgroup was
+    /// made, and in an interval since the first reading. `None` where the kernel does not count it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub submitted: Option<Submitted>,
 }
@@ -78,14 +79,14 @@ pub struct IoLimit {
 /// I/O of one operation at one device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Submitted {
-    /// Bytes.
+    /// Number of bytes.
     pub bytes: u64,
-    /// Bios, before the block layer merges them to requests.
+    /// Number of bios, before the block layer merges them into requests.
     pub bios: u64,
 }
 
 impl Submitted {
-    /// What came after `before`.
+    /// Returns the difference since `before`.
     #[must_use]
     pub const fn since(&self, before: &Self) -> Self {
         Self { bytes: self.bytes.saturating_sub(before.bytes), bios: self.bios.saturating_sub(before.bios) }
@@ -93,7 +94,7 @@ impl Submitted {
 }
 
 impl IoLimit {
-    /// As its file has it: `io.max wbps=1048576`.
+    /// Returns the limit as its file contains it: `io.max wbps=1048576`.
     #[must_use]
     pub fn in_words(&self) -> String {
         match self.v1 {
@@ -104,7 +105,8 @@ impl IoLimit {
 }
 
 impl Layout {
-    /// Limits of a cgroup's I/O, and of the v1 cgroup of the same path, by device; `root` is where /sys is.
+    /// Returns the I/O limits of a cgroup, and of the v1 cgroup of the same path, by device. `root` is the
+    /// folder that contains /sys.
     pub fn io_limits(&self, cgroup: &Cgroup, root: &Path) -> Vec<IoLimit> {
         let v2 = self.folder(&cgroup.path).and_then(|folder| fs::read_to_string(folder.join("io.max")).ok());
         let mut limits: Vec<IoLimit> = v2.iter().flat_map(|text| text.lines()).flat_map(of_v2).collect();
@@ -115,13 +117,13 @@ impl Layout {
         limits
     }
 
-    /// Path of a process's cgroup in the v1 hierarchy that limits I/O.
+    /// Returns the path of a process's cgroup in the v1 hierarchy that limits I/O.
     pub fn io_path_of(&self, root: &Path, process: &str) -> Option<Untrusted> {
         self.v1_mount(BLKIO)?;
         v1_path(&fs::read(root.join(format!("proc/{process}/cgroup"))).ok()?, BLKIO)
     }
 
-    /// Has any cgroup a limit of its I/O?
+    /// Returns whether any cgroup has an I/O limit.
     pub fn has_io_limits(&self) -> bool {
         let all = |mount: &Path| {
             let layout = Self { v2: Some(mount.to_owned()), ..Self::default() };
@@ -137,7 +139,7 @@ impl Layout {
     }
 }
 
-/// Limits of a line of `io.max`: `8:16 rbps=2097152 wbps=max riops=max wiops=120`.
+/// Parses a line of `io.max`: `8:16 rbps=2097152 wbps=max riops=max wiops=120`.
 fn of_v2(line: &str) -> Vec<IoLimit> {
     let mut words = line.split_whitespace();
     let Some(device) = words.next().and_then(device) else { return Vec::new() };
@@ -156,7 +158,7 @@ fn of_v2(line: &str) -> Vec<IoLimit> {
     words.filter_map(limit).collect()
 }
 
-/// Limits in the files of a v1 cgroup: a line `8:16 1048576` a device.
+/// Reads the limits in the files of a v1 cgroup: a line `8:16 1048576` per device.
 fn of_v1(folder: &Path) -> Vec<IoLimit> {
     let of = |kind: IoLimitKind| {
         let text = fs::read_to_string(folder.join(kind.v1_file())).unwrap_or_default();
@@ -180,9 +182,10 @@ fn of_v1(folder: &Path) -> Vec<IoLimit> {
     limits
 }
 
-/// A count of a v1 file with a line `8:16 Write 1048576` for each device and operation; 0 of a device that had none of it yet.
+/// Returns a count of a v1 file with a line `8:16 Write 1048576` for each device and operation. Returns 0 for
+/// a device without a line yet.
 fn counted(text: &str, of: (u32, u32), operation: &str) -> Option<u64> {
-    // The sum of all devices comes last, so a file without any line cannot be read.
+    // The total of all devices comes last, so a file without any line could not be read.
     text.lines().next()?;
     let count = |line: &str| {
         let mut words = line.split_whitespace();
@@ -197,7 +200,7 @@ fn device(numbers: &str) -> Option<(u32, u32)> {
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// What a device is called: the last part of where its link in sysfs leads.
+/// Returns the name of a device: the last component of the target of its link in sysfs.
 fn called(root: &Path, (major, minor): (u32, u32)) -> Untrusted {
     let link = fs::read_link(root.join(format!("sys/dev/block/{major}:{minor}")));
     let name = link.ok().and_then(|path| Some(Untrusted::from(Path::new(path.file_name()?))));

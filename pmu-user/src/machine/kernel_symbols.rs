@@ -1,4 +1,5 @@
-//! Addresses of a few kernel functions, from `/proc/kallsyms`, or from a run before this one since the kernel started.
+//! Addresses of a few kernel functions, from `/proc/kallsyms`, or from an earlier run since the kernel
+//! started.
 
 mod kept;
 
@@ -9,17 +10,18 @@ use std::{
     path::Path,
 };
 
-/// The periodic tick's timer function: its name before Linux 6.8, and since (kernel/time/tick-sched.c). Before, the
-/// second was something else's, so the first is preferred.
+/// Names of the periodic tick's timer function: before Linux 6.8, and since (kernel/time/tick-sched.c).
+/// Before, the second belonged to another function, so the first is preferred.
 pub const TICK: [&str; 2] = ["tick_sched_timer", "tick_nohz_handler"];
-/// The sampling clock's timer function (kernel/events/core.c).
+/// Name of the sampling clock's timer function (kernel/events/core.c).
 pub const CLOCK: [&str; 1] = ["perf_swevent_hrtimer"];
 
-/// As [`find`], from what a run before this one has kept where that is there; what had to be found is kept for the next one.
+/// Returns the addresses as [`find`] does, from the cache of an earlier run if there is one. Otherwise finds
+/// them, and keeps them for the next run.
 ///
 /// # Errors
 ///
-/// As for [`find`].
+/// The errors are those of [`find`].
 pub fn find_or_recall<const N: usize>(root: &Path, lists: [&[&str]; N]) -> io::Result<[u64; N]> {
     let Some(place) = kept::Place::of(root) else { return find(root, lists) };
     if let Some(found) = place.recall(&lists) {
@@ -32,7 +34,8 @@ pub fn find_or_recall<const N: usize>(root: &Path, lists: [&[&str]; N]) -> io::R
     Ok(found)
 }
 
-/// Address of the first of `alternatives` that the kernel has, for each list. 0 if it has none, or hides addresses.
+/// Returns the address of the first of `alternatives` that the kernel has, for each list. Returns 0 if it has
+/// none, or hides addresses.
 ///
 /// # Errors
 ///
@@ -42,8 +45,9 @@ pub fn find<const N: usize>(root: &Path, lists: [&[&str]; N]) -> io::Result<[u64
     let mut ranks = [usize::MAX; N];
     let mut file = BufReader::with_capacity(1 << 16, File::open(root.join("proc/kallsyms"))?);
     let mut line = Vec::with_capacity(128);
-    // The file is generated as it is read, so stop once everything is found. Alternatives are in one source file, so
-    // they are close together, and what stands far behind them (the sampling clock) is asked for with them.
+    // The file is generated as it is read, so the read stops once everything is found. Alternatives are in
+    // one source file, so they are close together. The sampling clock, which is far after them, is searched
+    // for in the same pass.
     while found.contains(&0) && file.read_until(b'\n', &mut line)? > 0 {
         if let Some((address, name)) = symbol(&line) {
             for (index, list) in lists.iter().enumerate() {
@@ -58,10 +62,12 @@ pub fn find<const N: usize>(root: &Path, lists: [&[&str]; N]) -> io::Result<[u64
     Ok(found)
 }
 
-/// The longest function whose end is not the next symbol's begin: that of a module, whose symbols are in no order.
+/// Longest function whose end is not the start of the next symbol: that of a module, whose symbols are not in
+/// order.
 const EXTENT_MAX: u64 = 512;
 
-/// Where each of these functions begins and ends, by the next symbol of the list; empty where the kernel has none, or hides addresses.
+/// Returns the start and end of each of these functions, by the next symbol of the list. Returns an empty
+/// range where the kernel has none, or hides addresses.
 ///
 /// # Errors
 ///
@@ -88,7 +94,7 @@ pub fn extents(root: &Path, names: &[String]) -> io::Result<Vec<Range<u64>>> {
     Ok(extents)
 }
 
-/// `address type name [module]`
+/// Parses a line `address type name [module]`.
 fn symbol(line: &[u8]) -> Option<(u64, &[u8])> {
     let mut words = line.trim_ascii_end().split(|byte| matches!(byte, b' ' | b'\t'));
     let address = std::str::from_utf8(words.next()?).ok()?;
@@ -101,7 +107,8 @@ mod tests {
     use super::{CLOCK, EXTENT_MAX, TICK, extents, find, symbol};
     use crate::machine::testing::Tree;
 
-    /// What is found in a folder whose kallsyms has these symbols, at addresses 1, 2, 3.
+    /// Returns the addresses that are found in a folder whose kallsyms has these symbols, at addresses 1, 2,
+    /// 3.
     fn found(name: &str, symbols: &[&str]) -> [u64; 2] {
         let root = std::env::temp_dir().join(format!("pmbpf-{}-{name}", std::process::id()));
         std::fs::create_dir_all(root.join("proc")).unwrap();

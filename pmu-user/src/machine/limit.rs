@@ -1,5 +1,5 @@
-//! Limits of cgroups of the v2 hierarchy and how much of them is used (Documentation/admin-guide/cgroup-v2.rst). What has no limit, or no
-//! controller, is not there.
+//! Limits of v2 cgroups, and their usage (Documentation/admin-guide/cgroup-v2.rst). A value without a limit
+//! or without a controller is absent.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use super::cgroup::{Cgroup, Layout};
 use crate::named::named;
 
 named! {
-    /// What a cgroup's files say.
+    /// Value in a cgroup's files.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     pub enum Limit {
@@ -27,16 +27,16 @@ named! {
     }
 }
 
-/// What a cgroup's files say, in order.
+/// Values in a cgroup's files, in order.
 pub type Limits = Vec<(Limit, u64)>;
 
 impl Limit {
-    /// Does it count what happened, so that differences of it say something?
+    /// Returns whether the value counts events, so that its differences are meaningful.
     pub const fn is_event(self) -> bool {
         matches!(self, Self::HighEvents | Self::MaxEvents | Self::OomKills | Self::PidsMaxEvents)
     }
 
-    /// The number in the text of its file; `None` of `max`, which is no limit.
+    /// Parses the number in the text of its file. Returns `None` for `max`, which is no limit.
     fn parse(self, text: &str) -> Option<u64> {
         match self.name().split_once(' ') {
             Some((_, event)) => {
@@ -49,7 +49,7 @@ impl Limit {
     }
 }
 
-/// How many CPUs are in a list: `0-3,8`.
+/// Returns the number of CPUs in a list: `0-3,8`.
 fn cpus(list: &str) -> Option<u64> {
     let range = |range: &str| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -59,7 +59,7 @@ fn cpus(list: &str) -> Option<u64> {
 }
 
 impl Layout {
-    /// What a cgroup's limits are, and how much of them is used; nothing of one that is gone.
+    /// Returns the limits of a cgroup and their usage. Returns none if the cgroup is gone.
     pub fn limits(&self, cgroup: &Cgroup) -> Limits {
         let Some(folder) = self.folder(&cgroup.path) else { return Limits::new() };
         let value = |limit: Limit| {

@@ -1,23 +1,24 @@
-//! Limits of this process's memory, held against what a command takes: where they are reached an allocation fails, and with it the
-//! process, in the middle of a run.
+//! Memory limits of this process, compared with the need of a command. Where a limit is reached an allocation
+//! fails, and with it the process, in the middle of a run.
 
 use rustix::process::{Resource, getrlimit};
 
 const MIB: u64 = 1 << 20;
 
-/// What reading a recording or a host's tables takes at most, in bytes of address space: see `tests/report.rs`.
+/// Address space that reading a recording or a host's tables needs at most, in bytes: see `tests/report.rs`.
 pub const READING_BYTES: u64 = 256 * MIB;
 
-/// What measuring takes at most, in bytes of address space, on a host with so many CPUs: what a run keeps (`model::fold`) twice, for an
-/// interval and the whole, what a tick brings, what is read to begin, arenas and stacks of three threads, and rows that are mapped.
+/// Returns the address space that measuring needs at most, in bytes, on a host with `cpus` CPUs. It covers
+/// what a run keeps (`model::fold`) twice, for an interval and the whole. It also covers the data of a tick,
+/// the files read at the start, arenas and stacks of three threads, and mapped rows.
 pub const fn measuring_bytes(cpus: u32) -> u64 {
     384 * MIB + 2 * MIB * cpus as u64
 }
 
-/// Of that the most which is data: it neither holds arenas that are not filled nor files and rows that are mapped.
+/// Part of that which is data, at most: without unused parts of arenas and without mapped files and rows.
 const DATA_BYTES_MAX: u64 = 256 * MIB;
 
-/// A limit is lower than what is needed.
+/// Error for a limit that is lower than the need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} is limited to {} MiB, and {} MiB may be needed", .limit_bytes / MIB, .needed_bytes.div_ceil(MIB))]
 pub struct TooLittle {
@@ -28,7 +29,7 @@ pub struct TooLittle {
 }
 
 impl TooLittle {
-    /// What raises the limit.
+    /// Returns how to raise the limit.
     pub const fn hint(&self) -> &'static str {
         self.fix
     }
@@ -38,7 +39,7 @@ impl TooLittle {
 ///
 /// # Errors
 ///
-/// One of them is lower than what `needed_bytes` of address space take.
+/// A limit is lower than `needed_bytes` of address space need.
 pub fn check(needed_bytes: u64) -> Result<(), TooLittle> {
     let limits = [
         (

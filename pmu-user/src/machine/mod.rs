@@ -1,4 +1,5 @@
-//! What this host is. Every function takes the root of the file system, so that a folder can be a machine.
+//! Properties of this host. Every function takes the root of the file system, so that a folder can stand for
+//! a machine.
 
 pub mod accounting;
 pub mod cgroup;
@@ -39,22 +40,22 @@ use crate::untrusted::{Untrusted, exact};
 /// A host, as far as a report names it. Part of every recording.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Machine {
-    /// `/proc/sys/kernel/hostname`.
+    /// Host name: `/proc/sys/kernel/hostname`.
     #[serde(with = "exact")]
     pub host: Untrusted,
-    /// `/proc/sys/kernel/osrelease`.
+    /// Kernel release: `/proc/sys/kernel/osrelease`.
     #[serde(with = "exact")]
     pub kernel: Untrusted,
     /// Processor model and CPUs.
     pub cpu: cpu::Processor,
     /// Performance-monitoring units that the kernel offers.
     pub pmus: Vec<pmu::Pmu>,
-    /// Where the cgroup hierarchies are mounted.
+    /// Mount points of the cgroup hierarchies.
     pub cgroups: cgroup::Layout,
     /// Sockets, cores, threads.
     #[serde(default)]
     pub topology: topology::Topology,
-    /// What the core PMUs turned out to count, where that was asked.
+    /// Events that the core PMUs were found to count, where they were probed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub probed: Vec<pmu::probed::Probed>,
 }
@@ -78,12 +79,12 @@ impl Machine {
         })
     }
 
-    /// What the core PMU `pmu` turned out to count, if that was asked.
+    /// Returns the probe result of the core PMU `pmu`, if it was probed.
     pub fn probed(&self, pmu: &str) -> Option<&pmu::probed::Probed> {
         self.probed.iter().find(|probed| probed.pmu == pmu)
     }
 
-    /// Why nothing that needs a hardware PMU can be measured; `None` if there is one.
+    /// Returns why nothing that needs a hardware PMU can be measured. Returns `None` if there is one.
     pub fn no_core_pmu(&self) -> Option<String> {
         if self.pmus.iter().any(pmu::Pmu::is_core) {
             return None;
@@ -97,23 +98,23 @@ impl Machine {
     }
 }
 
-/// Bytes of a file with somebody else's text that are looked at.
+/// Bytes of a file with untrusted text that are read, at most.
 const FILE_BYTES_MAX: u64 = 8 << 20;
 
-/// A file that may hold anything, as far as it is looked at.
+/// Reads a file with arbitrary contents, up to the limit.
 pub(crate) fn bytes(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(FILE_BYTES_MAX).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// First line of a file below `root`, without its end.
+/// Reads the first line of a file below `root`, without the newline.
 pub(crate) fn read_line(root: &Path, path: &str) -> std::io::Result<String> {
     let text = read(root, path)?;
     Ok(text.lines().next().unwrap_or_default().to_owned())
 }
 
-/// A whole file below `root`. The error names the file.
+/// Reads a whole file below `root`. The error names the file.
 pub(crate) fn read(root: &Path, path: &str) -> std::io::Result<String> {
     let path: PathBuf = root.join(path);
     std::fs::read_to_string(&path).map_err(|error| {
@@ -121,27 +122,27 @@ pub(crate) fn read(root: &Path, path: &str) -> std::io::Result<String> {
     })
 }
 
-/// CLOCK_MONOTONIC now, in ns: the clock of the programs and of what the kernel tells.
+/// Returns CLOCK_MONOTONIC in ns: the clock of the BPF programs and of the kernel's events.
 pub fn monotonic_ns() -> u64 {
     now_ns(ClockId::Monotonic)
 }
 
-/// The time of a clock now, in ns (clock_gettime(2)).
+/// Returns the time of a clock in ns (clock_gettime(2)).
 pub fn now_ns(clock: ClockId) -> u64 {
     nanoseconds(clock_gettime(clock))
 }
 
-/// CPU time of this process so far, in ns.
+/// Returns the CPU time of this process so far, in ns.
 pub fn own_cpu_ns() -> u64 {
     now_ns(ClockId::ProcessCPUTime)
 }
 
-/// A time of the kernel in ns.
+/// Returns a time of the kernel in ns.
 pub const fn nanoseconds(time: Timespec) -> u64 {
     time.tv_sec.unsigned_abs().saturating_mul(1_000_000_000).saturating_add(time.tv_nsec.unsigned_abs())
 }
 
-/// A duration in ns; one that is too long for that is the longest.
+/// Returns a duration in ns, saturated at the maximum.
 pub fn duration_ns(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,4 +1,4 @@
-//! What is mounted, where a process sees it: `/proc/PID/mountinfo`. Names in there are anybody's to choose.
+//! Mounts in the view of a process: `/proc/PID/mountinfo`. Names in it are not trusted.
 
 use std::{io, path::Path};
 
@@ -8,25 +8,27 @@ use crate::untrusted::Untrusted;
 /// A mount, as a process sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mount {
-    /// Number of the block device; that of nothing for file systems that hide theirs.
+    /// Number of the block device. File systems that hide theirs have an anonymous number.
     pub(crate) number: Option<(u32, u32)>,
-    /// What of the file system is there: `/` is all of it. Of cgroups as the reader's cgroup namespace has it: `/..` is above that.
+    /// Part of the file system that is mounted: `/` is all of it. For cgroups it is relative to the reader's
+    /// cgroup namespace: `/..` is above that.
     pub(crate) part: Untrusted,
-    /// Where.
+    /// Mount point in the process's view.
     pub(crate) point: Untrusted,
-    /// The file system: `ext4`, `cgroup2`.
+    /// File system: `ext4`, `cgroup2`.
     pub(crate) kind: Vec<u8>,
-    /// What is mounted: usually a path below `/dev`.
+    /// Mount source: usually a path below `/dev`.
     pub(crate) source: Untrusted,
-    /// Options of the file system: of a v1 hierarchy the controllers are among them.
+    /// Options of the file system. For a v1 hierarchy they include the controllers.
     pub(crate) options: Vec<u8>,
 }
 
-/// Mounts that a process (`self`, or its number) below `root` sees, in the order in which they were made.
+/// Returns the mounts that a process (`self`, or its number) below `root` sees, in the order in which they
+/// were made.
 ///
 /// # Errors
 ///
-/// The list cannot be read: the process is gone, or may not be looked into.
+/// The list cannot be read: the process is gone, or may not be inspected.
 pub(crate) fn of_process(root: &Path, process: &str) -> io::Result<Vec<Mount>> {
     let path = root.join(format!("proc/{process}/mountinfo"));
     let cannot =
@@ -34,8 +36,8 @@ pub(crate) fn of_process(root: &Path, process: &str) -> io::Result<Vec<Mount>> {
     Ok(parse(&bytes(&path).map_err(cannot)?))
 }
 
-/// Lines of proc_pid_mountinfo(5): number, part and mount point are fields 3 to 5; file system and source come after the `-` that ends
-/// the optional fields.
+/// Parses lines of proc_pid_mountinfo(5). Number, part and mount point are fields 3 to 5. File system and
+/// source follow the `-` that ends the optional fields.
 pub(crate) fn parse(text: &[u8]) -> Vec<Mount> {
     let mount = |line: &[u8]| {
         let mut words = line.split(|&byte| byte == b' ').skip(2);
@@ -53,7 +55,8 @@ pub(crate) fn parse(text: &[u8]) -> Vec<Mount> {
     text.split(|&byte| byte == b'\n').filter_map(mount).collect()
 }
 
-/// A name as it is: the kernel writes space, tab, line end, backslash and `#` as `\040` and the like (fs/proc_namespace.c, `mangle`).
+/// Decodes a name: the kernel writes space, tab, newline, backslash and `#` as `\040` and the like
+/// (fs/proc_namespace.c, `mangle`).
 fn plain(word: &[u8]) -> Untrusted {
     let mut name = Vec::with_capacity(word.len());
     let mut rest = word;

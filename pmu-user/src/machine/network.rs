@@ -1,5 +1,5 @@
-//! What the kernel counts of interfaces and of TCP in a network namespace: `/proc/net/dev`, `/proc/net/snmp`, `/proc/net/netstat`
-//! (proc_pid_net(5), Documentation/networking/snmp_counter.rst).
+//! Kernel counters of interfaces and of TCP in a network namespace: `/proc/net/dev`, `/proc/net/snmp`,
+//! `/proc/net/netstat` (proc_pid_net(5), Documentation/networking/snmp_counter.rst).
 
 use std::{
     fs::{File, metadata},
@@ -19,62 +19,63 @@ use crate::{
 /// Packets of an interface in one direction, so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Packets {
-    /// Packets.
+    /// Number of packets.
     pub packets: u64,
-    /// Those with an error.
+    /// Packets with an error.
     pub errors: u64,
-    /// Those that the kernel or the device threw away.
+    /// Packets that the kernel or the device dropped.
     pub dropped: u64,
 }
 
-/// An interface.
+/// Counters of an interface.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InterfaceCount {
-    /// Name: `eth0`.
+    /// Name of the interface: `eth0`.
     #[serde(with = "exact")]
     pub name: Untrusted,
-    /// What it received.
+    /// Packets that it received.
     pub received: Packets,
-    /// What it sent.
+    /// Packets that it sent.
     pub sent: Packets,
 }
 
-/// TCP of a network namespace, so far.
+/// TCP counters of a network namespace, so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TcpCount {
-    /// Segments that were sent for the first time: the kernel does not count those that are sent again here (`OutSegs`).
+    /// Segments sent for the first time: the kernel does not count retransmissions here (`OutSegs`).
     pub sent: u64,
-    /// Segments that were sent again.
+    /// Segments that were retransmitted.
     pub retransmitted: u64,
-    /// Connections that a listening socket had no room for.
+    /// Connections dropped for lack of room in a listening socket.
     pub listen_drops: u64,
 }
 
 const FILES: [&str; 3] = ["net/dev", "net/snmp", "net/netstat"];
 
-/// The files of a network namespace.
+/// Counter files of a network namespace.
 #[derive(Debug)]
 pub enum NetworkFiles {
-    /// Of the namespace that this process is in: they stay open.
+    /// Files of this process's namespace, which stay open.
     Own([File; 3]),
-    /// Of another process's. An open file would keep the namespace; the folder of a process does not, and is of that process only.
+    /// Folder of another process. An open file would keep the namespace alive. The folder of a process does
+    /// not, and refers to that process only.
     OfProcess(OwnedFd),
 }
 
 impl NetworkFiles {
-    /// Those of this process's namespace.
+    /// Opens the files of this process's namespace.
     ///
     /// # Errors
     ///
-    /// They cannot be opened.
+    /// A file cannot be opened.
     pub fn own(root: &Path) -> io::Result<Self> {
         let open = |name: &str| File::open(root.join("proc/self").join(name));
         let [interfaces, ip, tcp] = FILES;
         Ok(Self::Own([open(interfaces)?, open(ip)?, open(tcp)?]))
     }
 
-    /// Those of the namespace that a process is in, with the namespace's inode; `None` if that is this process's own, or it is gone or
-    /// may not be looked into.
+    /// Opens the folder of a process, and returns it with the inode of its namespace. Returns `None` if the
+    /// namespace is this process's own, or if the process is gone or may not be inspected.
     pub fn of_process(root: &Path, pid: u32) -> Option<(u64, Self)> {
         let folder = root.join(format!("proc/{pid}"));
         let namespace = |folder: &Path| Some(metadata(folder.join("ns/net")).ok()?.ino());
@@ -87,7 +88,7 @@ impl NetworkFiles {
         Some((inode, Self::OfProcess(folder)))
     }
 
-    /// What they say now; `None` if the process is gone.
+    /// Reads the present counters. Returns `None` if the process is gone.
     pub fn read(&self) -> Option<(Vec<InterfaceCount>, TcpCount)> {
         let texts = match self {
             Self::Own(files) => files.each_ref().map(|file| reread(file).ok()),
@@ -107,10 +108,10 @@ impl NetworkFiles {
     }
 }
 
-/// Lines `eth0: ` and sixteen numbers; an interface may have any name without a blank.
+/// Parses lines of `eth0: ` and sixteen numbers. An interface may have any name without a blank.
 fn interfaces(text: &[u8]) -> Vec<InterfaceCount> {
     let interface = |line: &[u8]| {
-        // Its name may hold a colon itself.
+        // The name itself may contain a colon.
         let end = line.windows(2).rposition(|two| two[0] == b':' && two[1] == b' ')?;
         let numbers = str::from_utf8(&line[end + 1..]).ok()?;
         let numbers: Vec<u64> =
@@ -125,7 +126,8 @@ fn interfaces(text: &[u8]) -> Vec<InterfaceCount> {
     text.split(|&byte| byte == b'\n').filter_map(interface).collect()
 }
 
-/// A number of a file in which a line of names stands above one of numbers, both begun by the same word.
+/// Returns a number of a file in which a line of names precedes one of numbers, both beginning with the same
+/// word.
 fn field(text: &str, begin: &str, name: &str) -> Option<u64> {
     let mut lines = text.lines().filter_map(|line| line.strip_prefix(begin));
     let (names, numbers) = (lines.next()?, lines.next()?);

@@ -1,5 +1,5 @@
-//! Processes that pmbpf starts of itself to read what a stranger may block: how they are started, waited for and ended. A wait counts time in
-//! which the process is blocked, and not time in which it waits for a CPU.
+//! Processes of pmbpf itself that read what another user's process may block: how they are started, awaited
+//! and ended. A wait counts time in which the process is blocked, and not time in which it waits for a CPU.
 
 use std::{
     fs, io,
@@ -20,34 +20,36 @@ use rustix::{
 
 use super::stat::state;
 
-/// How often such a process is looked at.
+/// Interval at which such a process is polled.
 pub(crate) const LOOK: Duration = Duration::from_millis(20);
-/// The same, for poll(2).
+/// Same interval for poll(2).
 pub(crate) const POLL: Timespec = Timespec { tv_sec: 0, tv_nsec: LOOK.as_nanos() as i64 };
 
-/// How often a process that was killed may be found blocked before it is left behind.
+/// Polls that may find a killed process blocked before it is left behind.
 const LOOKS_MAX: u32 = 100;
 
-/// The command that runs `program`, which is pmbpf, as this hidden subcommand, and the socket to the standard input of what it will be.
+/// Returns the command that runs `program`, which is pmbpf, as this hidden subcommand, and the socket to its
+/// standard input.
 pub(crate) fn command(program: &Path, subcommand: &str) -> io::Result<(Command, UnixStream)> {
     let (ours, its) = UnixStream::pair()?;
     let mut command = Command::new(program);
-    // A group of its own: a terminal's Ctrl-C is for us.
+    // A separate process group: a terminal's Ctrl-C is for the collector.
     command.arg(subcommand).process_group(0).env_clear();
     command.stdin(Stdio::from(OwnedFd::from(its))).stdout(Stdio::null()).stderr(Stdio::null());
     Ok((command, ours))
 }
 
-/// Is a process or thread on a CPU, or does it wait for one, by its `stat` in /proc? One that is gone does not.
+/// Returns whether a process or thread is on a CPU or waits for one, by its `stat` in /proc. Returns false
+/// for one that is gone.
 pub(crate) fn is_runnable(stat: &str) -> bool {
     state(&fs::read(stat).unwrap_or_default()) == Some("R")
 }
 
-/// Waits until the process has written something. Adds to `blocked` how long it was blocked.
+/// Waits until the process has written data. Adds the time that it was blocked to `blocked`.
 ///
 /// # Errors
 ///
-/// It was blocked for as long as `patience`, or did not answer within `wall`.
+/// The process was blocked for as long as `patience`, or did not respond within `wall`.
 pub(crate) fn wait(
     (process, stream): (&Child, &UnixStream),
     blocked: &mut Duration,
@@ -64,7 +66,8 @@ pub(crate) fn wait(
     Err(io::ErrorKind::TimedOut.into())
 }
 
-/// Waits for the end of a process that was killed. One that is blocked in the kernel ends when what it reads comes; it is left behind.
+/// Waits for the end of a killed process. One that is blocked in the kernel ends when its read completes, and
+/// is left behind.
 pub(crate) fn reap(mut process: Child) {
     let (stat, mut looks) = (format!("/proc/{}/stat", process.id()), 0);
     while let Ok(None) = process.try_wait()

@@ -1,4 +1,5 @@
-//! Whose process ids /proc gives: those of the PID namespace that it was mounted in, which may be another than this process's.
+//! PID namespace of /proc: its process ids are those of the namespace in which it was mounted, which may be
+//! another than this process's.
 
 use std::{
     fs::{read_link, read_to_string},
@@ -8,13 +9,13 @@ use std::{
 
 use rustix::process::getpid;
 
-/// /proc is of another PID namespace: whoever reads it by our ids reads about others.
+/// Error of a /proc of another PID namespace, where ids of this namespace refer to other processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("/proc is of another PID namespace than this process: it is {here} here and {} there", or_unknown(*.there))]
 pub struct OtherProc {
-    /// This process's id.
+    /// Id of this process.
     here: u32,
-    /// Its id in the namespace of /proc, if it has one there.
+    /// Id of this process in the namespace of /proc, if it has one there.
     there: Option<u32>,
 }
 
@@ -22,16 +23,16 @@ fn or_unknown(id: Option<u32>) -> String {
     id.map_or_else(|| "unknown".to_owned(), |id| id.to_string())
 }
 
-/// What helps against [`OtherProc`].
+/// Remedy for [`OtherProc`].
 pub(crate) const MOUNT_OWN: &str = "mount this namespace's own: mount -t proc proc /proc (unshare: --mount-proc; nsenter: enter the PID \
                                     namespace, too, -p)";
 
-/// Checks that ids in /proc below `root` are those of this process's PID namespace. Needs no privilege; true where no /proc is
-/// mounted.
+/// Checks that ids in /proc below `root` are those of this process's PID namespace. Needs no privilege.
+/// Succeeds where no /proc is mounted.
 ///
 /// # Errors
 ///
-/// They are those of another one.
+/// The ids are those of another namespace.
 pub fn check(root: &Path) -> Result<(), OtherProc> {
     let here = getpid().as_raw_pid().unsigned_abs();
     let link = root.join("proc/self");
@@ -46,7 +47,8 @@ pub fn check(root: &Path) -> Result<(), OtherProc> {
                 _ => Ok(()),
             }
         }
-        // The link is there and cannot be read: a namespace beside ours or below it, where we have no id.
+        // The link exists and cannot be read: /proc is of a sibling or descendant namespace, where this
+        // process has no id.
         Err(error) if error.kind() == ErrorKind::NotFound && link.is_symlink() => {
             Err(OtherProc { here, there: None })
         }
@@ -54,7 +56,8 @@ pub fn check(root: &Path) -> Result<(), OtherProc> {
     }
 }
 
-/// Is /proc of a namespace above ours? `NSpid` has an id for each one from /proc's down to the process's own.
+/// Returns whether /proc is of an ancestor namespace. `NSpid` has an id for each namespace from /proc's down
+/// to the process's own.
 fn is_further_up(link: &Path) -> bool {
     let status = read_to_string(link.join("status")).unwrap_or_default();
     let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));

@@ -1,5 +1,5 @@
-//! Pressure stall information (PSI): for how long tasks stood still for want of a resource, as the kernel accounts it for the host and
-//! for each cgroup of the v2 hierarchy (Documentation/accounting/psi.rst).
+//! Pressure stall information (PSI): the time that tasks stalled for lack of a resource, as the kernel
+//! accounts it for the host and for each v2 cgroup (Documentation/accounting/psi.rst).
 
 use std::{fs::File, path::Path};
 
@@ -9,7 +9,7 @@ use super::cgroup::{Cgroup, Layout};
 use crate::{file::reread_at_once, named::named};
 
 named! {
-    /// What tasks stood still for: some of them, or all that were not idle at the same time.
+    /// Kind of stall: of some tasks, or of all non-idle tasks at the same time.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     pub enum Stall {
@@ -23,13 +23,13 @@ named! {
     }
 }
 
-/// For how long tasks stood still so far, in µs, by what for.
+/// Stall times so far, in µs, by kind.
 pub type Stalls = Vec<(Stall, u64)>;
 
-/// Resources, each with a file of its own.
+/// Resources, each with a separate file.
 const RESOURCES: [&str; 4] = ["cpu", "memory", "io", "irq"];
 
-/// The files of the host's pressure, or of a cgroup's, which stay open: reading them takes no right.
+/// Pressure files of the host or of a cgroup, which stay open: reading them needs no privilege.
 #[derive(Debug)]
 pub struct PressureFiles(Vec<PressureFile>);
 
@@ -37,17 +37,17 @@ pub struct PressureFiles(Vec<PressureFile>);
 struct PressureFile {
     resource: &'static str,
     file: File,
-    /// What it said last; empty before.
+    /// Contents at the last read. Empty before the first.
     last: Stalls,
 }
 
 impl PressureFiles {
-    /// The host's; `None` where the kernel accounts no pressure.
+    /// Opens the host's files. Returns `None` where the kernel accounts no pressure.
     pub fn of_host(root: &Path) -> Option<Self> {
         Self::open(|resource| root.join("proc/pressure").join(resource))
     }
 
-    /// A cgroup's; `None` where the kernel accounts none, or not for cgroups.
+    /// Opens a cgroup's files. Returns `None` where the kernel accounts no pressure, or not for cgroups.
     pub fn of_cgroup(layout: &Layout, cgroup: &Cgroup) -> Option<Self> {
         let folder = layout.folder(&cgroup.path)?;
         Self::open(|resource| folder.join(format!("{resource}.pressure")))
@@ -61,7 +61,8 @@ impl PressureFiles {
         (!files.is_empty()).then_some(Self(files))
     }
 
-    /// What they say now, and the resources for which more than before is said; nothing of a cgroup that is gone.
+    /// Reads the present stall times. Returns them with the resources whose values have changed. Returns none
+    /// for a cgroup that is gone.
     pub fn read(&mut self) -> (Stalls, Vec<&'static str>) {
         let mut changed = Vec::new();
         for PressureFile { resource, file, last } in &mut self.0 {
@@ -74,9 +75,10 @@ impl PressureFiles {
         (self.last(), changed)
     }
 
-    /// What those of a cgroup say now, where for so many resources tasks of the host stood still since they were read: where none of the
-    /// host's did, none of a cgroup's did. A file takes the kernel some µs to write. The first one is read each time, since it says
-    /// nothing once the cgroup is gone: then nothing is said.
+    /// Reads the present stall times of a cgroup. `changed` lists the resources for which tasks of the host
+    /// have stalled since the last read: without a stall of the host no cgroup has one. The kernel takes some
+    /// µs to write a file. The first file is read each time, because it is empty once the cgroup is gone:
+    /// then nothing is returned.
     pub fn read_of(&mut self, changed: &[&str]) -> Stalls {
         for (index, PressureFile { resource, file, last }) in self.0.iter_mut().enumerate() {
             if index == 0 || last.is_empty() || changed.contains(resource) {
@@ -99,8 +101,8 @@ fn stalls(resource: &str, file: &File) -> Stalls {
     parse(resource, str::from_utf8(&text).unwrap_or_default())
 }
 
-/// The totals of a file: `some avg10=0.00 avg60=0.00 avg300=0.00 total=17`. The kernel writes what it does not know of the whole host,
-/// all tasks that wait for a CPU, as 0 (`psi_show`).
+/// Returns the totals of a file: `some avg10=0.00 avg60=0.00 avg300=0.00 total=17`. The kernel writes 0 for
+/// the unknown value of the whole host, all tasks waiting for a CPU (`psi_show`).
 pub(super) fn parse(resource: &str, text: &str) -> Stalls {
     let total = |line: &str| {
         let (kind, rest) = line.split_once(' ')?;
@@ -157,7 +159,7 @@ mod tests {
         let tree = Tree::new(&[("proc/pressure/io", says), ("proc/pressure/cpu", says)]);
         let mut files = PressureFiles::of_host(&tree.root).unwrap();
         assert_eq!(files.read_of(&[]).len(), 2);
-        // A file of a folder that was removed cannot be read any more.
+        // A file of a removed folder can no longer be read.
         std::fs::write(tree.root.join("proc/pressure/cpu"), "").unwrap();
         assert_eq!(files.read_of(&[]), []);
         assert_eq!(files.read_of(&["io"]), []);

@@ -1,4 +1,4 @@
-//! What this process may do, what would let it do more, and how a thread gives rights up.
+//! Privileges of this process, the privileges that it lacks, and how a thread drops them.
 
 #[cfg(test)]
 mod tests;
@@ -23,52 +23,53 @@ pub const CAPABILITIES: [(&str, u32); 7] = [
     ("cap_sys_admin", 21),
 ];
 
-/// Settings and rights that decide what can be measured. `None`: the kernel does not say.
+/// Settings and privileges that decide what can be measured. `None`: the kernel does not report it.
 #[derive(Clone, Debug)]
 pub struct Privileges {
     /// Effective capabilities, one bit each.
     pub effective: u64,
-    /// `kernel.perf_event_paranoid`.
+    /// Value of `kernel.perf_event_paranoid`.
     pub paranoid: Option<i32>,
-    /// `kernel.unprivileged_bpf_disabled`.
+    /// Value of `kernel.unprivileged_bpf_disabled`.
     pub unprivileged_bpf_disabled: Option<i32>,
-    /// `kernel.kptr_restrict`.
+    /// Value of `kernel.kptr_restrict`.
     pub kptr_restrict: Option<i32>,
-    /// Active lockdown mode; `unknown` if securityfs is not mounted.
+    /// Active lockdown mode. `unknown` if securityfs is not mounted.
     pub lockdown: String,
-    /// Are process ids here the host's own? (False in a container with a PID namespace.)
+    /// Process ids are those of the host. (False in a container with a PID namespace.)
     pub host_pids: Option<bool>,
-    /// Are capabilities here those that the kernel asks for? (False in a user namespace of one's own.)
+    /// Capabilities are those that the kernel checks. (False in a separate user namespace.)
     pub host_users: Option<bool>,
-    /// Does a filter of system calls (seccomp) stand before the kernel, as a container's does?
+    /// A system call filter (seccomp) is active, as in a container.
     pub is_filtered: bool,
-    /// Is this process in a container?
+    /// This process runs in a container.
     pub is_contained: bool,
     /// Soft and hard limit of open files.
     pub open_files: (u64, u64),
-    /// Soft and hard limit of locked memory in bytes; matters to BPF before Linux 5.11.
+    /// Soft and hard limit of locked memory in bytes. Matters to BPF before Linux 5.11.
     pub locked_bytes: (u64, u64),
 }
 
-/// What gives a container the host's process ids.
+/// Remedy that gives a container the host's process ids.
 pub const HOST_PIDS: &str = "run with the host's PID namespace (--pid=host; Kubernetes: hostPID: true)";
 
 /// Inode of the first PID namespace (`PROC_PID_INIT_INO`, include/linux/proc_ns.h).
 const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
 
-/// The same of user namespaces (`PROC_USER_INIT_INO`).
+/// Inode of the first user namespace (`PROC_USER_INIT_INO`).
 const FIRST_USER_NAMESPACE: &str = "user:[4026531837]";
 
-/// Does a line of proc_pid_status(5) say that system calls are filtered (SECCOMP_MODE_FILTER)?
+/// Returns whether a line of proc_pid_status(5) reports that system calls are filtered (SECCOMP_MODE_FILTER).
 fn is_filter(line: &str) -> bool {
     line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() == "2")
 }
 
-/// What runtimes leave in a container's root: docker, podman.
+/// Files that runtimes leave in a container's root: docker, podman.
 const MARKS: [&str; 2] = [".dockerenv", "run/.containerenv"];
 
-/// Is this a container's root? By what its runtime left, else by its layers where this process is apart from the host's: a virtual machine
-/// may have been made of an image, too. Apart or not, one that is a folder of a file system, or layers, and has a mark is a container's.
+/// Returns whether this is a container's root. A process apart from the host's is in a container if its root
+/// has a runtime's mark or an overlay. Otherwise the root needs a mark, and must be an overlay or a folder of
+/// a file system. A virtual machine may have been made from an image, too.
 fn is_of_an_image(root: &Path, is_apart: bool) -> bool {
     let mounts = read(root, "proc/self/mountinfo").unwrap_or_default();
     let at_root = mounts.lines().rfind(|line| line.split(' ').nth(4) == Some("/")).unwrap_or_default();
@@ -79,7 +80,8 @@ fn is_of_an_image(root: &Path, is_apart: bool) -> bool {
 }
 
 impl Privileges {
-    /// Reads the rights of this process on the host below `root`. Never fails: what cannot be read is not known.
+    /// Reads the privileges of this process on the host below `root`. Never fails: what cannot be read is not
+    /// known.
     pub fn read(root: &Path) -> Self {
         let number = |path: &str| read_line(root, path).ok().and_then(|line| line.trim().parse().ok());
         let status = read(root, "proc/self/status").unwrap_or_default();
@@ -88,7 +90,8 @@ impl Privileges {
         let limits = read(root, "proc/self/limits").unwrap_or_default();
         let is_filtered = status.lines().any(is_filter);
         let host_pids = namespace("pid").map(|link| link.as_os_str() == FIRST_PID_NAMESPACE);
-        // A container of the host's process ids sees the host's first process, whose mounts are others.
+        // A container with the host's process ids sees the host's first process, which has another mount
+        // namespace.
         let mounts_of_first = std::fs::read_link(root.join("proc/1/ns/mnt")).ok();
         let has_other_mounts = mounts_of_first.is_some_and(|link| Some(link) != namespace("mnt"));
         let is_apart = host_pids == Some(false) || is_filtered || has_other_mounts;
@@ -108,25 +111,25 @@ impl Privileges {
         }
     }
 
-    /// Is the capability effective?
+    /// Returns whether the capability is effective.
     pub fn has(&self, capability: &str) -> bool {
         CAPABILITIES.iter().any(|&(name, bit)| name == capability && self.effective >> bit & 1 == 1)
     }
 
-    /// Capabilities of [`CAPABILITIES`] that are effective, for a message.
+    /// Returns the effective capabilities of [`CAPABILITIES`], for a message.
     pub fn held(&self) -> String {
         let held: Vec<&str> =
             CAPABILITIES.iter().map(|&(name, _)| name).filter(|name| self.has(name)).collect();
         if held.is_empty() { "no capability that helps".to_owned() } else { held.join(", ") }
     }
 
-    /// May BPF programs be loaded and bound to perf events?
+    /// Returns whether BPF programs may be loaded and bound to perf events.
     pub fn can_collect(&self) -> bool {
         let holds = self.has("cap_sys_admin") || (self.has("cap_bpf") && self.has("cap_perfmon"));
         holds && self.host_users != Some(false)
     }
 
-    /// Why the kernel hides the addresses of its functions from this process, and the least that would help
+    /// Returns why the kernel hides the addresses of its functions from this process, and the smallest remedy
     /// (kernel/ksyms_common.c, `kallsyms_show_value`).
     pub fn hides_symbols(&self) -> (String, String) {
         let grant =
@@ -147,13 +150,13 @@ impl Privileges {
         }
     }
 
-    /// How many files this process may open, and what raises that.
+    /// Returns the limit of open files of this process, and the way to raise it.
     pub fn advice_on_open_files(&self) -> String {
         let (soft, hard) = self.open_files;
         format!("this process may open {soft} files (hard limit {hard}); {}", self.raise_open_files())
     }
 
-    /// What raises the hard limit of open files; up to it pmbpf raises its own.
+    /// Returns the way to raise the hard limit of open files. pmbpf raises its soft limit up to the hard one.
     pub const fn raise_open_files(&self) -> &'static str {
         if self.is_contained {
             "raise it with --ulimit nofile=N"
@@ -162,7 +165,7 @@ impl Privileges {
         }
     }
 
-    /// What gives this process a v2 hierarchy of cgroups: in a container the host's.
+    /// Returns the way to give this process a v2 cgroup hierarchy: in a container the host's.
     pub const fn mount_cgroups(&self) -> &'static str {
         if self.is_contained {
             "run the container with -v /sys/fs/cgroup:/sys/fs/cgroup:ro"
@@ -171,7 +174,7 @@ impl Privileges {
         }
     }
 
-    /// What gives this process the kernel's tracepoints.
+    /// Returns the way to give this process the kernel's tracepoints.
     pub const fn mount_tracefs(&self) -> &'static str {
         if self.is_contained {
             "run the container with -v /sys/kernel/tracing:/sys/kernel/tracing:ro"
@@ -180,22 +183,22 @@ impl Privileges {
         }
     }
 
-    /// What stands in the way of a call that was refused, and the smallest thing that would remove it.
+    /// Returns why a call was refused, and the smallest remedy.
     pub fn advice(&self) -> String {
         self.advice_for("cap_bpf,cap_perfmon,cap_syslog", self.can_collect())
     }
 
-    /// The same for plain counters, which need less.
+    /// Returns the same for plain counters, which need less.
     pub fn advice_to_count(&self) -> String {
         self.advice_for("cap_perfmon", self.can_count())
     }
 
-    /// May counters be opened, whatever kernel.perf_event_paranoid is?
+    /// Returns whether counters may be opened, whatever kernel.perf_event_paranoid is.
     pub fn can_count(&self) -> bool {
         (self.has("cap_sys_admin") || self.has("cap_perfmon")) && self.host_users != Some(false)
     }
 
-    /// What helps where a filter of system calls refuses what the capabilities allow.
+    /// Returns the remedy where a system call filter refuses what the capabilities allow.
     pub fn lift_filter(&self) -> String {
         let allowing = if self.is_contained {
             "run the container with --security-opt seccomp=unconfined (Kubernetes: seccompProfile Unconfined)"
@@ -207,12 +210,12 @@ impl Privileges {
         )
     }
 
-    /// How these capabilities (`cap_bpf,cap_perfmon`) are given to pmbpf here.
+    /// Returns how to grant these capabilities (`cap_bpf,cap_perfmon`) to pmbpf here.
     pub fn grant(&self, capabilities: &str) -> String {
         if !self.is_contained {
             return format!("setcap {capabilities}=ep on pmbpf; or run it with sudo");
         }
-        // A runtime's own filter goes by capabilities in some versions, and not in others.
+        // A runtime's own filter depends on capabilities in some versions, and not in others.
         added(capabilities, self.is_filtered)
     }
 
@@ -241,7 +244,7 @@ impl Privileges {
     }
 }
 
-/// How a container gets these capabilities, and is rid of its filter of system calls.
+/// Returns how a container gets these capabilities, and how its system call filter is removed.
 fn added(capabilities: &str, unfiltered: bool) -> String {
     let names = capabilities.replace("cap_", "");
     let filter = if unfiltered { " --security-opt seccomp=unconfined" } else { "" };
@@ -252,8 +255,8 @@ fn added(capabilities: &str, unfiltered: bool) -> String {
     )
 }
 
-/// Gives up every capability of this thread but these; a program that it executes gains none. What the kernel refuses stays as
-/// it was.
+/// Drops every capability of this thread but these. A program that it executes gains none. Capabilities that
+/// the kernel refuses to drop remain.
 pub fn keep_only(keeps: CapabilitySet) {
     let _ = set_no_new_privs(true);
     let _ = clear_ambient_capability_set();
@@ -265,7 +268,7 @@ pub fn keep_only(keeps: CapabilitySet) {
     }
 }
 
-/// Starts a program that keeps these capabilities of this thread, as whichever user it runs.
+/// Starts a program that keeps these capabilities of this thread, under any user.
 pub(crate) fn inheriting<T>(keeps: CapabilitySet, start: impl FnOnce() -> T) -> T {
     let held = capabilities(None);
     if let Ok(held) = &held {
@@ -283,11 +286,11 @@ pub(crate) fn inheriting<T>(keeps: CapabilitySet, start: impl FnOnce() -> T) -> 
     started
 }
 
-/// What a level of `kernel.perf_event_paranoid` forbids to a process without CAP_PERFMON (kernel/events/core.c; levels
-/// 3 and 4 are Debian's and Ubuntu's).
+/// Returns what a level of `kernel.perf_event_paranoid` forbids to a process without CAP_PERFMON
+/// (kernel/events/core.c; levels 3 and 4 are Debian's and Ubuntu's).
 pub fn paranoid_meaning(level: i32) -> &'static str {
     match level {
-        ..=-1 => "everything is allowed to everyone",
+        ..=-1 => "unrestricted",
         0 => "raw tracepoints need CAP_PERFMON",
         1 => "CPU-wide events need CAP_PERFMON",
         2 => "kernel and CPU-wide events need CAP_PERFMON",
@@ -295,7 +298,7 @@ pub fn paranoid_meaning(level: i32) -> &'static str {
     }
 }
 
-/// The active mode stands in brackets: `none [integrity] confidentiality`.
+/// Returns the active mode, which stands in brackets: `none [integrity] confidentiality`.
 fn lockdown(file: &str) -> String {
     let active = file.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     active.map_or("none", |(mode, _)| mode).to_owned()

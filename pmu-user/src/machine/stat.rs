@@ -1,4 +1,4 @@
-//! `/proc/PID/stat` (proc_pid_stat(5)).
+//! Parser of `/proc/PID/stat` (proc_pid_stat(5)).
 
 use std::{path::Path, str::SplitAsciiWhitespace};
 
@@ -6,28 +6,30 @@ use pmu_common::owner::START_TICK_NS;
 
 use super::{bytes, read};
 
-/// The fields after the name, which may hold anything: the state comes first. `None` if that is no such line.
+/// Returns the fields after the name, which may contain anything: the state comes first. Returns `None` for a
+/// malformed line.
 pub(crate) fn after_name(stat: &[u8]) -> Option<SplitAsciiWhitespace<'_>> {
     let end = stat.iter().rposition(|&byte| byte == b')')?;
     Some(std::str::from_utf8(stat.get(end + 2..)?).ok()?.split_ascii_whitespace())
 }
 
-/// The state of a process's first thread, or of a thread.
+/// Returns the state of a process's first thread, or of a thread.
 pub(crate) fn state(stat: &[u8]) -> Option<&str> {
     after_name(stat)?.next()
 }
 
-/// `starttime`, from the state on.
+/// Index of `starttime`, from the state on.
 const START_FIELD: usize = 19;
 
-/// When a process or thread began, in ns since the host did (CLOCK_BOOTTIME), to the tick below [`START_TICK_NS`]; `None` if it is gone.
+/// Returns the start time of a process or thread in ns since boot (CLOCK_BOOTTIME), rounded down to a
+/// multiple of [`START_TICK_NS`]. Returns `None` if it is gone.
 pub(crate) fn born_ns(root: &Path, pid: u32) -> Option<u64> {
     let stat = bytes(&root.join(format!("proc/{pid}/stat"))).ok()?;
     let ticks: u64 = after_name(&stat)?.nth(START_FIELD)?.parse().ok()?;
     Some((ticks.wrapping_sub(shift(root)) & u64::from(u32::MAX)) * START_TICK_NS)
 }
 
-/// What this process's time namespace adds to such times, in ticks (time_namespaces(7)).
+/// Returns the offset of this process's time namespace, in ticks (time_namespaces(7)).
 fn shift(root: &Path) -> u64 {
     let offsets = read(root, "proc/self/timens_offsets").unwrap_or_default();
     let mut boottime = offsets.lines().filter_map(|line| line.strip_prefix("boottime"));
@@ -37,8 +39,9 @@ fn shift(root: &Path) -> u64 {
     ns.div_euclid(START_TICK_NS.cast_signed()).cast_unsigned()
 }
 
-/// Threads that a process has now; itself where they cannot be read. One that starts between this and the opening of its creator's
-/// counter is not counted; looking again would count the inherited ones twice.
+/// Returns the present threads of a process, or only itself where they cannot be read. A thread that starts
+/// between this and the opening of its creator's counter is not counted. Another look would count the
+/// inherited ones twice.
 pub(crate) fn threads(root: &Path, process: u32) -> Vec<u32> {
     let folder = root.join(format!("proc/{process}/task"));
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
@@ -47,10 +50,11 @@ pub(crate) fn threads(root: &Path, process: u32) -> Vec<u32> {
     if ids.is_empty() { vec![process] } else { ids }
 }
 
-/// `num_threads`, from the state on.
+/// Index of `num_threads`, from the state on.
 const THREADS_FIELD: usize = 17;
 
-/// Does a process have a task that is more than a zombie? Its first may be gone before the others are.
+/// Returns whether a process has a task that is more than a zombie. Its first task may be gone before the
+/// others.
 pub(crate) fn has_tasks(stat: &[u8]) -> bool {
     let Some(mut fields) = after_name(stat) else { return false };
     !matches!((fields.next(), fields.nth(THREADS_FIELD - 1)), (None, _) | (Some("Z" | "X"), Some("0" | "1")))

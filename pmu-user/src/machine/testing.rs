@@ -1,4 +1,4 @@
-//! Machines for tests: folders made by code, gone with their owner.
+//! Machines for tests: folders that are made by code, and removed on drop.
 
 use std::{
     fs,
@@ -9,7 +9,7 @@ use std::{
 use super::cpu::{Cpu, Processor};
 use crate::untrusted::Untrusted;
 
-/// A processor of four CPUs, of which one runs.
+/// Returns a processor of four CPUs, one of which is online.
 pub(crate) fn processor() -> Processor {
     Processor {
         model: Untrusted::from("Model"),
@@ -23,7 +23,7 @@ pub(crate) fn processor() -> Processor {
 
 /// A small file tree.
 pub(crate) struct Tree {
-    /// Its root.
+    /// Root folder of the tree.
     pub(crate) root: PathBuf,
 }
 
@@ -40,14 +40,14 @@ impl Tree {
         tree
     }
 
-    /// Makes one more.
+    /// Makes another file.
     pub(crate) fn write(&self, path: &str, text: &str) {
         let path = self.root.join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     }
 
-    /// Makes a symbolic link, as sysfs has them: to a path that need not exist.
+    /// Makes a symbolic link, as in sysfs: to a path that need not exist.
     pub(crate) fn link(&self, path: &str, target: &str) {
         let path = self.root.join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -1,5 +1,6 @@
-//! What limits of CPU time did to cgroups: `cpu.stat` beside `cpu.max` of the v2 hierarchy (Documentation/admin-guide/cgroup-v2.rst, CPU), and
-//! beside `cpu.cfs_quota_us` where a v1 hierarchy has the controller (Documentation/scheduler/sched-bwc.rst).
+//! Effects of CPU bandwidth limits on cgroups: `cpu.stat` and `cpu.max` of the v2 hierarchy
+//! (Documentation/admin-guide/cgroup-v2.rst, CPU), or `cpu.stat` and `cpu.cfs_quota_us` where a v1 hierarchy
+//! has the controller (Documentation/scheduler/sched-bwc.rst).
 
 use std::{fs, path::Path};
 
@@ -8,50 +9,50 @@ use serde::{Deserialize, Serialize};
 use super::cgroup::{Cgroup, CgroupId, Layout};
 use crate::untrusted::Untrusted;
 
-/// The v1 controller.
+/// Name of the v1 controller.
 const CPU: &str = "cpu";
 
-/// What a cgroup's limit did so far.
+/// Effects of a cgroup's limit so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Throttling {
-    /// Periods of the limit in which the cgroup had something to run.
+    /// Periods of the limit in which the cgroup had runnable tasks.
     pub periods: u64,
-    /// Those in which the limit was used up.
+    /// Periods in which the limit was used up.
     pub throttled: u64,
-    /// Time that its tasks could not run for it, of all CPUs together, in ns.
+    /// Time that its tasks were throttled, of all CPUs together, in ns.
     pub time_ns: u64,
-    /// The limit itself; `None` where there is none any more, and in older recordings.
+    /// Limit itself. `None` where it was removed, and in older recordings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<CpuLimit>,
 }
 
-/// A limit of CPU time.
+/// A CPU bandwidth limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuLimit {
-    /// CPU time in each period, in ns.
+    /// CPU time per period, in ns.
     pub quota_ns: u64,
     /// Length of a period in ns.
     pub period_ns: u64,
-    /// Is it of a v1 hierarchy?
+    /// The limit is of a v1 hierarchy.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub v1: bool,
 }
 
 impl CpuLimit {
-    /// Names of the files that hold the quota and the period.
+    /// Returns the names of the files that hold the quota and the period.
     #[must_use]
     pub const fn files(&self) -> [&'static str; 2] {
         if self.v1 { ["cpu.cfs_quota_us", "cpu.cfs_period_us"] } else { ["cpu.max", "cpu.max.period"] }
     }
 
-    /// Of the text of `cpu.max`; `None` of `max`: there is no limit.
+    /// Parses `cpu.max`. Returns `None` for `max`: there is no limit.
     fn of_v2(text: &str) -> Option<Self> {
         let mut words = text.split_whitespace();
         let (quota, period) = (words.next()?, words.next()?);
         Some(Self { quota_ns: from_us(quota)?, period_ns: from_us(period)?, v1: false })
     }
 
-    /// Of the texts of `cpu.cfs_quota_us` and `cpu.cfs_period_us`; `None` of -1: there is no limit.
+    /// Parses `cpu.cfs_quota_us` and `cpu.cfs_period_us`. Returns `None` for -1: there is no limit.
     fn of_v1(quota: &str, period: &str) -> Option<Self> {
         Some(Self { quota_ns: from_us(quota)?, period_ns: from_us(period)?, v1: true })
     }
@@ -62,7 +63,7 @@ fn from_us(text: &str) -> Option<u64> {
 }
 
 impl Throttling {
-    /// What was added since `earlier`.
+    /// Returns the difference since `earlier`.
     #[must_use]
     pub const fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -73,7 +74,7 @@ impl Throttling {
         }
     }
 
-    /// Both together; the limit is the later one's.
+    /// Returns the sum of both, with the limit of the later one.
     #[must_use]
     pub const fn plus(&self, later: &Self) -> Self {
         Self {
@@ -84,14 +85,14 @@ impl Throttling {
         }
     }
 
-    /// `None` if it never had a limit.
+    /// Parses `cpu.stat`. Returns `None` if the cgroup never had a limit.
     fn parse(stat: &str) -> Option<Self> {
         let number = |name: &str| {
             let mut lines = stat.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
             lines.next()?.parse::<u64>().ok()
         };
         let periods = number("nr_periods").filter(|periods| *periods > 0)?;
-        // A v1 hierarchy has ns.
+        // A v1 hierarchy reports ns.
         let time_ns = number("throttled_time")
             .or_else(|| number("throttled_usec").map(|time_us| time_us.saturating_mul(1000)))?;
         Some(Self { periods, throttled: number("nr_throttled")?, time_ns, limit: None })
@@ -99,7 +100,7 @@ impl Throttling {
 }
 
 impl Layout {
-    /// What its limit did to a cgroup so far; `None` if it never had one, or is gone.
+    /// Returns the effects of a cgroup's limit so far. Returns `None` if it never had one, or is gone.
     pub fn throttling(&self, cgroup: &Cgroup) -> Option<Throttling> {
         let folder = self.folder(&cgroup.path)?;
         let so_far = Throttling::parse(&text(&folder, "cpu.stat")?)?;
@@ -107,7 +108,7 @@ impl Layout {
         Some(Throttling { limit, ..so_far })
     }
 
-    /// The same of a cgroup of the v1 hierarchy that has the controller.
+    /// Returns the same for a cgroup of the v1 hierarchy that has the controller.
     pub fn throttling_v1(&self, path: &Untrusted) -> Option<Throttling> {
         let folder = self.folder_of(Some(CPU), path)?;
         let so_far = Throttling::parse(&text(&folder, "cpu.stat")?)?;
@@ -116,31 +117,33 @@ impl Layout {
         Some(Throttling { limit, ..so_far })
     }
 
-    /// Can cgroups of the v2 hierarchy have limits of CPU time?
+    /// Returns whether cgroups of the v2 hierarchy can have CPU bandwidth limits.
     pub fn limits_cpu_time(&self) -> bool {
         let controllers =
             self.v2.as_ref().and_then(|mount| fs::read_to_string(mount.join("cgroup.controllers")).ok());
         controllers.is_some_and(|controllers| controllers.split_whitespace().any(|one| one == CPU))
     }
 
-    /// Can cgroups of a v1 hierarchy?
+    /// Returns whether cgroups of a v1 hierarchy can have CPU bandwidth limits.
     pub fn limits_cpu_time_v1(&self) -> bool {
         self.v1_mount(CPU).is_some()
     }
 
-    /// Path of a process's cgroup in the v1 hierarchy that limits CPU time; `root` is where /proc is.
+    /// Returns the path of a process's cgroup in the v1 hierarchy with the CPU controller. `root` is the
+    /// folder that contains /proc.
     pub fn cpu_path_of(&self, root: &Path, process: &str) -> Option<Untrusted> {
         self.v1_mount(CPU)?;
         let text = fs::read(root.join(format!("proc/{process}/cgroup"))).ok()?;
         v1_path(&text, CPU)
     }
 
-    /// Is there such a cgroup in the v1 hierarchy that limits CPU time?
+    /// Returns whether this cgroup exists in the v1 hierarchy with the CPU controller.
     pub fn has_cpu_path(&self, path: &Untrusted) -> bool {
         self.folder_of(Some(CPU), path).is_some_and(|folder| folder.is_dir())
     }
 
-    /// Paths of at most `most` cgroups in that hierarchy, of the one at `path` and those below it, parents first.
+    /// Returns the paths of at most `most` cgroups in that hierarchy: the one at `path` and those below it,
+    /// parents first.
     pub fn cpu_paths(&self, path: &Untrusted, most: usize) -> Vec<Untrusted> {
         let Some(mount) = self.v1_mount(CPU) else { return Vec::new() };
         let v1 = Self { v2: Some(mount.to_owned()), ..Self::default() };
@@ -148,13 +151,15 @@ impl Layout {
         all.into_iter().take(most).map(|cgroup| cgroup.path).collect()
     }
 
-    /// Id of the v2 cgroup at the same path; 0 where there is none: runtimes give a container the same path in every hierarchy.
+    /// Returns the id of the v2 cgroup at the same path, because runtimes give a container the same path in
+    /// every hierarchy. Returns 0 where there is none.
     pub fn id_at(&self, path: &Untrusted) -> u64 {
         self.at(path).map_or(0, |Cgroup { id: CgroupId(id), .. }| id)
     }
 }
 
-/// Path in the v1 hierarchy of a controller, of the text of /proc/PID/cgroup (`4:cpu,cpuacct:/web`).
+/// Returns the path in the v1 hierarchy of a controller, from the text of /proc/PID/cgroup
+/// (`4:cpu,cpuacct:/web`).
 pub(super) fn v1_path(text: &[u8], controller: &str) -> Option<Untrusted> {
     let path = |line: &[u8]| {
         let mut fields = line.splitn(3, |&byte| byte == b':');

@@ -1,5 +1,5 @@
-//! How many sockets, cores and threads there are, and how fast the time-stamp counter ticks: what formulas of metrics
-//! need to know about the host.
+//! Topology of the host: numbers of sockets, cores and threads, and the frequency of the time-stamp counter.
+//! Formulas of metrics need them.
 
 use std::{collections::BTreeSet, path::Path};
 
@@ -7,38 +7,38 @@ use serde::{Deserialize, Serialize};
 
 use super::{cpu::Cpu, pmu, read, read_line};
 
-/// Simultaneous multithreading.
+/// State of simultaneous multithreading.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Smt {
     /// Cores run several threads.
     On,
-    /// Each core runs one.
+    /// Cores run a single thread.
     Off,
-    /// The kernel does not say.
+    /// The kernel does not report it.
     #[default]
     Unknown,
 }
 
-/// The host's layout. What could not be read is `None`.
+/// Topology of the host. A value that could not be read is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Topology {
-    /// Do cores run several threads now? (`smt/active`, not `smt/control`, which says what may be.)
+    /// State of multithreading now. (`smt/active`, not `smt/control`, which contains what is allowed.)
     pub smt: Smt,
     /// Sockets with a CPU online.
     pub sockets: Option<u32>,
-    /// Cores of a socket.
+    /// Cores per socket.
     pub cores_per_socket: Option<u32>,
-    /// Threads of a core.
+    /// Threads per core.
     pub threads_per_core: Option<u32>,
-    /// Uncore PMUs of the last-level cache in a socket (`uncore_cha_*`).
+    /// Uncore PMUs of the last-level cache per socket (`uncore_cha_*`).
     pub caches_per_socket: Option<u32>,
     /// Ticks of the time-stamp counter per second.
     pub tsc_hz: Option<f64>,
 }
 
 impl Topology {
-    /// Reads what is below `root`. Needs no privilege.
+    /// Reads the topology below `root`. Needs no privilege.
     pub fn read(root: &Path, online: &[Cpu]) -> Self {
         let id = |cpu: &Cpu, name: &str| {
             let path = format!("sys/devices/system/cpu/cpu{}/topology/{name}", cpu.0);
@@ -65,15 +65,15 @@ impl Topology {
             sockets: per(sockets.len(), 1),
             cores_per_socket: per(cores.len(), sockets.len()),
             threads_per_core: per(online.len(), cores.len()),
-            // Each uncore PMU is a PMU; its cpumask names a CPU of every socket.
+            // Each uncore PMU counts once: its cpumask names a CPU of every socket.
             caches_per_socket: per(caches, 1),
             tsc_hz: tsc_hz(root),
         }
     }
 }
 
-/// The nominal frequency, at which the counter ticks: the model's name says it on many processors, the driver of
-/// frequencies on others.
+/// Returns the nominal frequency, at which the counter ticks. Many processors have it in the model's name,
+/// others in the frequency driver.
 fn tsc_hz(root: &Path) -> Option<f64> {
     let base = "sys/devices/system/cpu/cpu0/cpufreq/base_frequency";
     let khz = |path: &str| read_line(root, path).ok()?.trim().parse::<f64>().ok();

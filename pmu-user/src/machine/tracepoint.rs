@@ -1,25 +1,25 @@
-//! Numbers of tracepoints, from tracefs.
+//! Ids of tracepoints, from tracefs.
 
 use std::{
     io,
     path::{Path, PathBuf},
 };
 
-/// Where tracefs may be mounted, below the root.
+/// Possible mount points of tracefs, below the root.
 const PLACES: [&str; 2] = ["sys/kernel/tracing", "sys/kernel/debug/tracing"];
-/// Names of one folder that are looked at.
+/// Names of one folder that are read, at most.
 const NAMES_MAX: usize = 8192;
 
 /// The tracepoints of a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tracepoints {
-    /// The folder of them.
+    /// Folder of the tracepoints.
     events: Option<PathBuf>,
-    /// It may not be read.
+    /// The folder may not be read.
     hidden: bool,
 }
 
-/// Why a tracepoint has no number here.
+/// Reason why a tracepoint has no id here.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TracepointError {
     /// tracefs is not mounted.
@@ -28,13 +28,13 @@ pub enum TracepointError {
     /// tracefs is mounted and may not be read.
     #[error("tracefs at /sys/kernel/tracing may not be read: permission denied (EACCES)")]
     Hidden,
-    /// There is no such tracepoint; the nearest names.
+    /// The tracepoint does not exist. The names are the nearest.
     #[error("there is no such tracepoint")]
     Unknown(Vec<String>),
 }
 
 impl Tracepoints {
-    /// Looks for tracefs below `root`. Reading it usually needs root.
+    /// Finds tracefs below `root`. Reading it usually requires root.
     pub fn find(root: &Path) -> Self {
         let folders = || PLACES.iter().map(|place| root.join(place).join("events"));
         let is_hidden = |folder: PathBuf| folder.metadata().is_err_and(|error| is_denial(&error));
@@ -46,11 +46,11 @@ impl Tracepoints {
         self.events.as_deref().ok_or(why)
     }
 
-    /// `perf_event_attr.config` of the tracepoint `system:name`.
+    /// Returns the `perf_event_attr.config` of the tracepoint `system:name`.
     ///
     /// # Errors
     ///
-    /// There is no tracefs that may be read, or no such tracepoint in it.
+    /// No readable tracefs exists, or it has no such tracepoint.
     pub fn id(&self, system: &str, name: &str) -> Result<u64, TracepointError> {
         let events = self.events()?;
         let unknown = || TracepointError::Unknown(self.near(system, name));
@@ -62,11 +62,11 @@ impl Tracepoints {
         text.trim().parse().map_err(|_| unknown())
     }
 
-    /// System and name of every tracepoint, in order.
+    /// Returns system and name of every tracepoint, in order.
     ///
     /// # Errors
     ///
-    /// There is no tracefs that may be read.
+    /// No readable tracefs exists.
     pub fn all(&self) -> Result<Vec<(String, String)>, TracepointError> {
         let events = self.events()?;
         let of = |system: String| {
@@ -92,14 +92,14 @@ fn is_denial(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::PermissionDenied
 }
 
-/// Names of the folders in a folder.
+/// Returns the names of the folders in a folder.
 fn folders(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().take(NAMES_MAX);
     let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
     folders.filter_map(|entry| entry.file_name().into_string().ok()).filter(|name| is_word(name)).collect()
 }
 
-/// Is it a name and nothing that leads elsewhere?
+/// Returns whether the text is a plain name, and not a path that leads elsewhere.
 fn is_word(text: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
     !text.is_empty() && !text.starts_with('.') && text.len() <= 256 && text.bytes().all(allowed)

@@ -1,4 +1,5 @@
-//! The samples of single functions by source line and by instruction, each with its share of the function's samples of every event.
+//! Samples of single functions by source line and by instruction, each with its share of the function's
+//! samples of every event.
 
 use std::collections::BTreeMap;
 
@@ -14,64 +15,64 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// Functions of one name that are told of, those with most samples.
+/// Maximum number of functions of one name in the report, those with most samples.
 const FUNCTIONS_MAX: usize = 8;
-/// Functions that an error names where none is near.
+/// Number of functions that an error lists where no name is near.
 const NAMES_LISTED: usize = 5;
 
-/// A function that samples hit.
+/// Function that samples hit.
 #[derive(Clone, Debug)]
 pub struct Annotated {
-    /// Its name.
+    /// Name of the function.
     pub name: Untrusted,
-    /// File it is in; `None` for the kernel's own.
+    /// File that contains it; `None` for the kernel.
     pub module: Option<Untrusted>,
     /// Build id of that file.
     pub build_id: Option<String>,
-    /// Is it the kernel's?
+    /// Whether it is a kernel function.
     pub kernel: bool,
-    /// Its samples by event, and their share of the event's that hit the target.
+    /// Samples by event, with their share of the event's samples that hit the target.
     pub events: Vec<EventShare>,
     /// Source lines, most samples of the first event first.
     pub lines: Vec<AnnotatedLine>,
-    /// Instructions, in the order of their offsets: those that samples hit, and if the file was there all.
+    /// Instructions in the order of their offsets: those that samples hit, or all if the file was available.
     pub instructions: Vec<Instruction>,
-    /// Why only instructions that samples hit are there, if so.
+    /// Reason for listing only instructions that samples hit, if so.
     pub no_code: Option<String>,
 }
 
-/// A source line of a function, or of one that is inlined in it.
+/// Source line of a function, or of one that is inlined in it.
 #[derive(Clone, Debug)]
 pub struct AnnotatedLine {
-    /// Where it is.
+    /// Source line and its function.
     pub place: Placed,
-    /// By event.
+    /// Samples by event.
     pub events: Vec<EventShare>,
 }
 
-/// What an event says of a part of a function.
+/// Samples of one event in a part of a function.
 #[derive(Clone, Copy, Debug)]
 pub struct EventShare {
-    /// Samples.
+    /// Number of samples.
     pub samples: u64,
-    /// Share of the function's (0 to 1).
+    /// Share of the function's samples (0 to 1).
     pub share: Known,
 }
 
-/// An instruction.
+/// Instruction of a function.
 #[derive(Clone, Debug)]
 pub struct Instruction {
-    /// Offset in the file; an address of the kernel's.
+    /// Offset in the file, or an address in the kernel.
     pub offset: u64,
-    /// The instruction itself, if it is known.
+    /// Text of the instruction, if known.
     pub text: Option<Untrusted>,
-    /// Its source line, if samples hit it and it is known.
+    /// Source line of the instruction, if samples hit it and the line is known.
     pub place: Option<Placed>,
-    /// By event; none where no sample hit it.
+    /// Samples by event; empty if no sample hit it.
     pub events: Vec<EventShare>,
 }
 
-/// What makes two samples hit one function.
+/// Key that two samples of one function share: name, module, build id, whether it is the kernel's.
 type Key = (Untrusted, Option<Untrusted>, Option<String>, bool);
 
 /// Samples of a function while they are added up, by event.
@@ -82,12 +83,13 @@ struct Sum {
     offsets: BTreeMap<u64, (Option<Placed>, Vec<WeightedSamples>)>,
 }
 
-/// The functions of this name, or that match it with `*` and `?`, most samples first; of `owners` alone, if there are any. Where a function
-/// of the name is inlined, the samples that hit it there.
+/// Returns the functions of this name, or that match it with `*` and `?`, most samples first. If `owners` is
+/// not empty, only their samples count. Where a function of the name is inlined, its samples there are
+/// included.
 ///
 /// # Errors
 ///
-/// No sample hit one: with the names that are nearest.
+/// If no sample hit such a function; the error lists the nearest names.
 pub fn annotate(
     ledger: &Ledger,
     interval: &Interval,
@@ -132,7 +134,7 @@ pub fn annotate(
     Ok(functions)
 }
 
-/// Is a function called so: with or without its parameters?
+/// Returns whether a function has this name, with or without its parameters.
 fn is_called(function: &Untrusted, wanted: &str) -> bool {
     let name = function.as_bytes();
     let plain =
@@ -159,7 +161,7 @@ fn by_weight(one: &[EventShare], other: &[EventShare]) -> std::cmp::Ordering {
     weight(one).total_cmp(&weight(other))
 }
 
-/// Shares that `parts` are of `all`, by event.
+/// Returns the shares of `parts` in `all`, by event.
 fn shares(parts: &[WeightedSamples], all: &[WeightedSamples]) -> Vec<EventShare> {
     let of = |event: usize| parts.get(event).copied().unwrap_or_default();
     let share = |(event, all)| EventShare { samples: of(event).samples, share: share(&of(event), all) };
@@ -194,7 +196,7 @@ fn function((name, module, build_id, kernel): Key, sum: Sum, totals: &[WeightedS
 }
 
 impl Annotated {
-    /// Adds the function's instructions, which its file has at these offsets, to those that samples hit.
+    /// Adds the function's instructions at these offsets of its file to those that samples hit.
     pub fn add_code(&mut self, code: impl IntoIterator<Item = (u64, Untrusted)>) {
         let mut all: BTreeMap<u64, Instruction> =
             std::mem::take(&mut self.instructions).into_iter().map(|one| (one.offset, one)).collect();
@@ -221,7 +223,8 @@ mod tests {
         Line { file: "serve.c".into(), line: number }
     }
 
-    /// `serve` was hit at two offsets of one line and one of another, `idle` once; the second event hit one of them.
+    /// Annotates samples of `serve` at two offsets of one line and one of another, and of `idle` at one. The
+    /// second event hit one of them.
     fn hit(wanted: &str) -> Result<Vec<Annotated>, String> {
         let row = |offset, count, event| CodeRow {
             slot: SlotId::default(),

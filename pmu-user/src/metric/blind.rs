@@ -1,8 +1,8 @@
-//! Time in which a CPU took no timer interrupt, estimated from ticks that came late, and the longest spans of it.
+//! Blind time: time in which a CPU took no timer interrupt, estimated from late ticks, and its longest spans.
 //!
-//! A tick comes late if its instant falls into such a span, so the share of late ticks is the share of blind time:
-//! late ticks times the period estimates it without bias, and their number is Poisson. Only ticks that found the kernel can show
-//! masked time, and of those only what is above the floor (`floor`).
+//! A tick is late if its instant falls into such a span, so the share of late ticks is the share of blind
+//! time. Late ticks times the period estimate it without bias, and their number is Poisson. Only ticks that
+//! found the kernel can show masked time, and only those above the floor (`floor`) count.
 
 use pmu_common::gap::{IDLE, LATENESS_NS, MASKED, STOLEN};
 
@@ -25,22 +25,23 @@ use crate::{
 /// Time with interrupts masked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Masked {
-    /// That time, in ns.
+    /// Masked time in ns.
     pub time: Value,
-    /// Late ticks that it is estimated from.
+    /// Number of late ticks from which it is estimated.
     pub late_ticks: u64,
-    /// Those that came right where the kernel lets interrupts in: no hypervisor explains them.
+    /// Late ticks that arrived right where the kernel enables interrupts: a hypervisor does not explain them.
     pub sure_ticks: u64,
     /// Ticks that found the kernel, late or not.
     pub kernel_ticks: u64,
-    /// Time that is not in it because the floor explains it, in ns; `None` where the floor is not known.
+    /// Time in ns that is left out because the floor explains it; `None` where the floor is not known.
     pub floor_ns: Option<f64>,
-    /// CPU time in which it could have been, in ns: length times CPUs, or what a target ran.
+    /// CPU time in ns in which it could have occurred: length times CPUs, or the run time of a target.
     pub of_ns: u64,
 }
 
 impl Masked {
-    /// Share of that CPU time (0 to 1), `None` where blind time is not known. The one definition for every output and every gate.
+    /// Returns the share of that CPU time (0 to 1), `None` where blind time is not known. Every output and
+    /// every gate uses this definition.
     pub fn share(&self) -> Option<f64> {
         self.time.known().map(|known| if self.of_ns == 0 { 0.0 } else { known.estimate / self.of_ns as f64 })
     }
@@ -49,43 +50,46 @@ impl Masked {
 /// Blind time of the target and of the CPUs that were counted.
 #[derive(Clone, Debug)]
 pub struct Blind {
-    /// The target's; `None` where everything on the CPUs is the target.
+    /// Blind time of the target; `None` where everything on the CPUs is the target.
     pub target: Option<Masked>,
-    /// That of all CPUs that were counted, whoever ran.
+    /// Blind time of all CPUs that were counted, regardless of the owner that ran.
     pub machine: Masked,
-    /// Time that the hypervisor took from those CPUs, as far as ticks were late for it, in ns.
+    /// Time in ns that the hypervisor took from those CPUs, as far as it delayed ticks.
     pub stolen: Value,
     /// Late ticks on those CPUs that the hypervisor explains.
     pub stolen_ticks: u64,
-    /// Time in which handlers of other interrupts had those CPUs, as far as ticks were late for it, in ns, and how many were; `None` where
-    /// handlers are not timed. Without that it is in the floor, or masked.
+    /// Time in ns in which handlers of other interrupts had those CPUs, as far as they delayed ticks, and the
+    /// number of those ticks. `None` where handlers are not timed: that time is then in the floor, or counts
+    /// as masked.
     pub handled: Option<(Value, u64)>,
     /// Late ticks on those CPUs while they were idle.
     pub idle_ticks: u64,
-    /// How often ticks come late that found user code; `None` where none did, or ticks do not tell.
+    /// Late ticks among those that found user code; `None` where no tick found user code, or ticks do not
+    /// report the code.
     pub floor: Option<Floor>,
-    /// Does a hypervisor run this machine, whose exits may delay the kernel more than users?
+    /// Whether a hypervisor runs this machine; its exits may delay the kernel more than user code.
     pub guest: bool,
-    /// A tick this late counts, in ns: shorter spans are not seen.
+    /// Smallest lateness in ns at which a tick counts as late: shorter spans are not seen.
     pub late_min_ns: u64,
-    /// A gap this long is listed, in ns.
+    /// Smallest length in ns of a gap that is listed.
     pub gap_min_ns: u64,
     /// Gaps while the target ran, longest first, idle ones excepted.
     pub gaps: Vec<GapReport>,
-    /// Those while others ran, longest first; none where everything is the target.
+    /// Gaps while other tasks ran, longest first; empty where everything is the target.
     pub others_gaps: Vec<GapReport>,
-    /// Late timers that are in none of them, whoever ran, because there were too many: shorter ones than all that are.
+    /// Number of late timers that no listed gap contains, in any task, because there were too many. They are
+    /// shorter than all that are listed.
     pub gaps_left_out: u64,
 }
 
 impl Blind {
-    /// Blind time of what was asked for.
+    /// Returns the blind time of what was requested.
     pub fn masked(&self) -> &Masked {
         self.target.as_ref().unwrap_or(&self.machine)
     }
 }
 
-/// Time of tick instants, of which a share of the time was watched, in ns.
+/// Returns the time in ns of tick instants, for ticks that watched the share `coverage` of the time.
 fn time(quality: &Quality, instants: Instants, coverage: f64) -> Value {
     let period_ns = quality.ticks.period_ns as f64;
     if quality.ticks.seen == 0 || period_ns == 0.0 {
@@ -103,7 +107,7 @@ fn time(quality: &Quality, instants: Instants, coverage: f64) -> Value {
     })
 }
 
-/// Time that an owner, which did `counts`, ran with interrupts masked.
+/// Returns the time that an owner with these counts ran with interrupts masked.
 pub(super) fn masked(quality: &Quality, counts: &Counts) -> Masked {
     let watched_ns = counts.ticks.saturating_mul(quality.ticks.period_ns);
     let coverage = match counts.ticks {
@@ -129,8 +133,9 @@ pub(super) fn masked(quality: &Quality, counts: &Counts) -> Masked {
     above_floor(quality, &found, coverage, counts.cpu_time_ns)
 }
 
-/// Late ticks of which it is known how many instants their spans hold; older recordings have only the number of those that came where the
-/// kernel lets interrupts in: the others' spans then hold as many as those of users.
+/// Returns late ticks with a known number of instants in their spans. Older recordings hold only the number
+/// of those that arrived where the kernel enables interrupts. The spans of the others then hold as many
+/// instants as those of user ticks.
 fn of_older(sure: Late, all: Late, floor: Option<&Floor>) -> Late {
     if sure.ticks == 0 || sure.instants > 0 {
         return sure;
@@ -144,7 +149,7 @@ fn of_older(sure: Late, all: Late, floor: Option<&Floor>) -> Late {
     Late { ticks: sure.ticks, instants, lateness: 0.0 }
 }
 
-/// A sum of [`lateness`](pmu_common::gap::lateness) in periods of the tick.
+/// Returns a sum of [`lateness`](pmu_common::gap::lateness) in periods of the tick.
 fn periods(quality: &Quality, lateness: i64) -> f64 {
     lateness as f64 * LATENESS_NS as f64 / quality.ticks.period_ns.max(1) as f64
 }
@@ -164,7 +169,7 @@ fn above_floor(quality: &Quality, found: &InKernel, coverage: f64, of_ns: u64) -
     }
 }
 
-/// Blind time in an interval in which the target did `total`.
+/// Returns the blind time of an interval in which the target's counts are `total`.
 pub(super) fn blind(
     header: &TasksHeader,
     ledger: &Ledger,
@@ -204,7 +209,7 @@ pub(super) fn blind(
     }
 }
 
-/// Ticks of all CPUs together that found the kernel.
+/// Returns the ticks of all CPUs together that found the kernel.
 fn in_kernel(quality: &Quality, cpus: &CpuCounts) -> InKernel {
     let late = Late {
         ticks: cpus.late_ticks[MASKED],
@@ -224,9 +229,9 @@ fn in_kernel(quality: &Quality, cpus: &CpuCounts) -> InKernel {
     }
 }
 
-/// Time of handlers that ticks were late for.
+/// Returns the time of interrupt handlers that delayed ticks, and the number of those ticks.
 fn handled(header: &TasksHeader, interval: &Interval, quality: &Quality) -> Option<(Value, u64)> {
-    // What knows of no handlers knows of none that ticks were late for.
+    // Without handler counts, the ticks that handlers delayed are not known either.
     interrupted_by(header, interval)?;
     let each = || interval.spare_interrupts.values();
     let ticks = each().map(|spare| spare.late_ticks).fold(0, u64::saturating_add);

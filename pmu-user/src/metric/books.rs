@@ -1,4 +1,4 @@
-//! CPU-time accounting: where the time of all CPUs went, and how much of it went nowhere that is known.
+//! CPU-time accounting: distribution of the time of all CPUs, and the part that is not attributed.
 
 use super::value::share;
 use crate::{
@@ -7,30 +7,33 @@ use crate::{
     model::{CpuCounts, CpuTime, Interval},
 };
 
-/// Where the time of all CPUs went, in ns.
+/// Distribution of the time of all CPUs, in ns.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Books {
-    /// All CPUs together, from the first reading of each to the last.
+    /// Time of all CPUs together, from the first reading of each to the last.
     pub time: CpuTime,
-    /// What the hypervisor took, of what is left out of the time of tasks; `None` where the kernel has it in that of whoever was interrupted.
+    /// Part of the time left out of the tasks that the hypervisor took; `None` where the kernel includes it
+    /// in the interrupted task's time.
     pub stolen_ns: Option<u64>,
-    /// What the hypervisor took, as the kernel tells it, to 10 ms a CPU; only of whole runs. Not every kernel takes it from tasks.
+    /// Stolen time as reported by the kernel, to 10 ms a CPU; only for whole runs. Not every kernel subtracts
+    /// it from tasks.
     pub told_stolen_ns: Option<u64>,
-    /// Each CPU's; none in older recordings.
+    /// Distribution for each CPU; empty in older recordings.
     pub cpus: Vec<CpuBooks>,
 }
 
-/// Where the time of one CPU went, in ns.
+/// Distribution of the time of one CPU, in ns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CpuBooks {
-    /// Which.
+    /// CPU of this row.
     pub cpu: Cpu,
-    /// By the scheduler's clock.
+    /// Distribution by the scheduler's clock.
     pub time: CpuTime,
 }
 
 impl Books {
-    /// Those of an interval in which everything was counted; `None` where nothing tells how long CPUs were idle.
+    /// Returns the accounting of an interval in which everything was counted; `None` where idle time is not
+    /// known.
     pub(super) fn of(header: &TasksHeader, interval: &Interval) -> Option<Self> {
         let kernel = interval.all_cpus().times;
         let books = |(&cpu, counts): (&Cpu, &CpuCounts)| counts.time.map(|time| CpuBooks { cpu, time });
@@ -49,7 +52,8 @@ impl Books {
         })
     }
 
-    /// Closing error: the share of the CPUs' time that is not attributed, or attributed twice (0 to 1), of the CPU where it is largest.
+    /// Returns the closing error: the share of a CPU's time that is not attributed, or attributed twice (0 to
+    /// 1), of the CPU where it is largest.
     pub fn closing_error(&self) -> f64 {
         let of = |time: &CpuTime| match time.wall_ns {
             0 => 0.0,
@@ -59,7 +63,7 @@ impl Books {
     }
 }
 
-/// From the kernel's own figures of a whole run, which are exact to 10 ms a CPU.
+/// Returns the accounting from the kernel's own figures of a whole run, which are exact to 10 ms a CPU.
 fn by_ticks(interval: &Interval, kernel: Times) -> CpuTime {
     let owners = interval.owners.values().map(|counts| counts.cpu_time_ns);
     CpuTime {

@@ -1,86 +1,89 @@
-//! Stacks of the target as a caller tree: callers from the outermost down to what they call, each with its share of the samples, and
-//! whose they are where a branch is one owner's alone.
-//! Every sample is counted once at each level, so that what a function calls adds up to its own share, as in a flame graph.
+//! Caller trees of the target's stacks: callers from the outermost down to their callees, each with its share
+//! of the samples. A branch that belongs to one owner alone carries that owner.
+//! Every sample counts once at each level, so a function's callees add up to its own share, as in a flame
+//! graph.
 
 use std::collections::BTreeMap;
 
 use super::{Frame, HotStack, hot::Share, off_cpu_stack, value::Known};
 use crate::{drain::Owner, model::WeightedSamples};
 
-/// Share of the samples below which a branch is folded, unless told otherwise.
+/// Default share of the samples below which a branch is folded.
 pub const MIN_SHARE: f64 = 0.05;
-/// Branchings below one another: what is deeper is folded.
+/// Maximum depth of nested branchings: deeper ones are folded.
 const DEPTH_MAX: usize = 16;
 
-/// The caller tree of the samples of one event.
+/// Caller tree of the samples of one event.
 #[derive(Clone, Debug)]
 pub struct Callers {
-    /// Whose they are, those with most of them first.
+    /// Owners of the samples, those with most samples first.
     pub owners: Vec<Owner>,
     /// Place of the event in the plan.
     pub event: usize,
     /// Samples with a stack, or waits.
     pub tally: WeightedSamples,
-    /// Functions that nobody is known to have called.
+    /// Functions without a known caller.
     pub roots: Branches,
 }
 
-/// What is called from one place.
+/// Calls from one place.
 #[derive(Clone, Debug, Default)]
 pub struct Branches {
     /// Calls with the largest share first.
     pub calls: Vec<Call>,
-    /// How many are folded because their share is too small, or they are too deep.
+    /// Number of branches that are folded because their share is too small, or they are too deep.
     pub folded: usize,
-    /// Their share of the samples (0 to 1).
+    /// Share of the folded branches in the samples (0 to 1).
     pub folded_share: f64,
 }
 
-/// A function, and those that it calls as long as it calls only one.
+/// Function, and its callees as long as each calls only one.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// The chain, the caller first, and whether each is the kernel's.
+    /// Frames of the chain, the caller first, and whether each is the kernel's.
     pub chain: Vec<(Frame, bool)>,
-    /// Whose they are, where they are one owner's and those of the caller are not.
+    /// Owner of the samples, where they belong to one owner and those of the caller do not.
     pub owner: Option<Owner>,
     /// Share of the samples that hit the chain's last function or what it calls (0 to 1).
     pub share: Known,
     /// Share that hit the last function itself.
     pub own: f64,
-    /// What the last function calls.
+    /// Callees of the last function.
     pub below: Branches,
 }
 
-/// A stack from its outermost frame.
+/// Stack from its outermost frame.
 struct Path<'a> {
     owner: &'a Owner,
     frames: Vec<(&'a Frame, bool)>,
     tally: WeightedSamples,
 }
 
-/// What stacks weigh, and which branches are folded.
+/// Weighing of stacks, and thresholds below which branches are folded.
 #[derive(Clone, Copy, Debug)]
 pub struct Weighing {
-    /// Share of the samples below which a branch is.
+    /// Share of the samples below which a branch is folded.
     min_share: f64,
-    /// Samples below which it is.
+    /// Number of samples below which a branch is folded.
     min_samples: u64,
     share: Share,
 }
 
 impl Weighing {
-    /// Samples, whose share is so computed: one may have been chance.
+    /// Weighs samples with this function for their share. A branch needs two samples: one may be chance.
     pub(super) fn samples(min_share: f64, share: Share) -> Self {
         Self { min_share, min_samples: 2, share }
     }
 
-    /// Waits of blocked tasks, by their time: one may have taken all of it.
+    /// Weighs waits of blocked tasks by their time. One wait suffices for a branch: it may have taken all of
+    /// the time.
     pub fn time(min_share: f64) -> Self {
         Self { min_share, min_samples: 1, share: off_cpu_stack::share }
     }
 }
 
-/// The caller tree of each event of `events` that has stacks; `shown` is whom an owner is shown as.
+/// Returns the caller tree of each event of `events` that has stacks. `shown` maps an owner to the one it is
+/// listed as.
 pub fn callers<'a>(
     stacks: &'a [HotStack],
     events: usize,
@@ -118,13 +121,13 @@ fn of_event<'a>(
     })
 }
 
-/// Whose all of the paths are.
+/// Returns the owner of all the paths, if they have one in common.
 fn only_owner<'a>(paths: &[Path<'a>]) -> Option<&'a Owner> {
     let first = paths.first()?.owner;
     paths.iter().all(|path| path.owner == first).then_some(first)
 }
 
-/// What shares are of, and below which a branch is folded.
+/// Base of shares, and thresholds below which a branch is folded.
 struct Of<'a> {
     all: WeightedSamples,
     weighing: &'a Weighing,
@@ -146,10 +149,10 @@ fn sum(paths: &[Path<'_>]) -> WeightedSamples {
     sum
 }
 
-/// What these paths, which are alike up to `at`, call there.
+/// Returns the callees at `at` of these paths, which are alike up to there.
 fn branches(paths: &[Path<'_>], at: usize, depth: usize, of: &Of<'_>) -> Branches {
     let mut branches = Branches::default();
-    // In order, those that end here are first.
+    // In sorted order, those that end here are first.
     let ends = paths.partition_point(|path| path.frames.len() <= at);
     let is_shared = only_owner(paths).is_none();
     for same in paths[ends..].chunk_by(|one, other| one.frames[at] == other.frames[at]) {
@@ -167,7 +170,7 @@ fn branches(paths: &[Path<'_>], at: usize, depth: usize, of: &Of<'_>) -> Branche
     branches
 }
 
-/// The chain that begins at `at`: it goes on as long as all of these paths do, and alike.
+/// Returns the chain that begins at `at`: it continues as long as all of these paths continue alike.
 fn call(paths: &[Path<'_>], at: usize, depth: usize, of_all: Known, of: &Of<'_>) -> Call {
     let (first, last) = (&paths[0].frames, &paths[paths.len() - 1].frames);
     // Sorted: what the first and the last have in common, all have.
@@ -198,7 +201,7 @@ mod tests {
         Owner::Comm { name: name.into() }
     }
 
-    /// A stack, innermost frame last, as a tree shows it.
+    /// Returns a stack of `frames`, which are given from the outermost to the innermost, as a tree shows it.
     fn stack(whose: &str, frames: &str, samples: u64) -> HotStack {
         let frame =
             |name: &str| Frame::Function { name: name.into(), module: None, build_id: None, inlined: false };
@@ -213,7 +216,7 @@ mod tests {
         }
     }
 
-    /// A branch a line: depth, share in per cent and the chain.
+    /// Appends one line for each branch: depth, share in per cent and the chain.
     fn lines(branches: &Branches, depth: usize, into: &mut Vec<String>) {
         for call in &branches.calls {
             let chain: Vec<String> = call

@@ -1,5 +1,6 @@
-//! Conditions on the numbers of a report, for as long as they hold: `runqueue_latency.p99>20ms for 10s`. A number with an interval has to
-//! lie beyond the limit with all of that, as what stands out has to; one that is missing meets nothing.
+//! Conditions on the numbers of a report that have to hold for a time: `runqueue_latency.p99>20ms for 10s`.
+//! The whole interval of a number has to lie beyond the limit, as for findings. A missing number meets no
+//! condition.
 
 #[cfg(test)]
 mod tests;
@@ -21,29 +22,29 @@ use crate::{
     },
 };
 
-/// On which side of the limit a number has to be.
+/// Side of the limit on which a number has to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// Above it.
+    /// Above the limit.
     Above,
-    /// There, or above it.
+    /// At the limit, or above it.
     AtLeast,
-    /// Below it.
+    /// Below the limit.
     Below,
-    /// There, or below it.
+    /// At the limit, or below it.
     AtMost,
 }
 
-/// A limit, in whatever it was given.
+/// Limit of a condition, in the form in which it was given.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Limit {
-    /// In the unit of the number.
+    /// Limit in the unit of the number.
     Of(f64),
-    /// Of a time that adds up: a share of the interval. 1 is all the time of one CPU.
+    /// Share of the interval, for a time that adds up. 1 is all the time of one CPU.
     ShareOfTime(f64),
 }
 
-/// A part of a metric's numbers: the value, or one of a distribution's.
+/// Part of a metric's numbers: the value, or one of a distribution's.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Part {
     Value,
@@ -54,47 +55,48 @@ enum Part {
     Quantile(f64),
 }
 
-/// What a condition is about.
+/// Number to which a condition applies: a metric and its part.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measure {
     metric: &'static Metric,
     part: Part,
 }
 
-/// Whose numbers a condition is about.
+/// Owners to which a condition applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Whose {
-    /// Each owner's, and the host's.
+    /// Each owner, and the host.
     Everybodys,
-    /// Everything's that was asked for, together.
+    /// Target as a whole.
     Targets,
-    /// Those of these owners.
+    /// Owners that match this pattern.
     Owners(Pattern),
 }
 
-/// A condition on every interval's report.
+/// Condition on every interval's report.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Condition {
-    /// As it was given.
+    /// Text of the condition, as it was given.
     pub text: String,
-    /// What it is about.
+    /// Number to which the condition applies.
     pub measure: Measure,
-    /// Where a number has to be.
+    /// Side of the limit on which the number has to be.
     pub side: Side,
-    /// Of what.
+    /// Limit of the number.
     pub limit: Limit,
-    /// For how long, in ns: 0 is an interval.
+    /// Time in ns for which the condition has to hold: 0 is an interval.
     pub lasting_ns: u64,
-    /// Whose it is.
+    /// Owners to which the condition applies.
     pub whose: Whose,
 }
 
 impl Measure {
-    /// What a name stands for: a metric of the catalogue, with the part of it that is meant where it is a distribution.
+    /// Returns the measure of a name: a metric of the catalogue, followed by the part of it where it is a
+    /// distribution.
     ///
     /// # Errors
     ///
-    /// There is none of this name, or a part is missing or too much; the error says which there are.
+    /// If no metric has this name, or a part is missing or superfluous. The error lists those that exist.
     pub fn named(name: &str) -> Result<Self, String> {
         if let Some(metric) = metric::all().find(|metric| metric.name == name) {
             if metric.adds() == Adds::Distribution {
@@ -119,7 +121,7 @@ impl Measure {
             "sum" => Part::Sum,
             "mean" => Part::Mean,
             "max" => Part::Max,
-            // As some write it.
+            // Another common spelling.
             "p999" => Part::Quantile(0.999),
             other => Part::Quantile(
                 quantile(other)
@@ -129,19 +131,19 @@ impl Measure {
         Ok(Self { metric, part })
     }
 
-    /// The unit of its numbers.
+    /// Returns the unit of its numbers.
     #[must_use]
     pub const fn unit(&self) -> Unit {
         if matches!(self.part, Part::Count) { Unit::Counts } else { self.metric.unit }
     }
 
-    /// The family of its metric.
+    /// Returns the family of its metric.
     #[must_use]
     pub const fn family(&self) -> metric::Family {
         self.metric.family
     }
 
-    /// Its name.
+    /// Returns the name of the measure.
     #[must_use]
     pub fn name(&self) -> String {
         let name = self.metric.name;
@@ -158,7 +160,7 @@ impl Measure {
         }
     }
 
-    /// Is it a time that adds up, of which an interval has so much a CPU?
+    /// Returns whether it is a time that adds up, of which each CPU contributes at most the interval.
     #[must_use]
     pub fn is_time(&self) -> bool {
         self.part == Part::Value && self.metric.unit == Unit::Ns && self.metric.adds() == Adds::Sum
@@ -187,12 +189,12 @@ fn of_distribution(found: &Distribution, part: Part) -> Option<Known> {
     }
 }
 
-/// Names of the parts of a distribution, in words.
+/// Returns the names of the parts of a distribution, in words.
 fn parts() -> String {
     [&["count", "sum"], &PARTS[..]].concat().join(", ")
 }
 
-/// Every name that is understood.
+/// Returns every name that is accepted.
 fn names() -> impl Iterator<Item = String> {
     metric::all().flat_map(|metric| {
         let parts: &[&str] = if metric.adds() == Adds::Distribution { &PARTS } else { &[] };
@@ -201,7 +203,7 @@ fn names() -> impl Iterator<Item = String> {
     })
 }
 
-/// Whose a number is and what it is about: what a condition holds of.
+/// Key of a condition that holds: the condition, the owner of the number and its subject.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct About {
     condition: usize,
@@ -209,42 +211,42 @@ struct About {
     subject: String,
 }
 
-/// Since when a condition holds of something.
+/// Time since which a condition holds for one key.
 #[derive(Clone, Copy, Debug)]
 struct Since {
     from_ns: u64,
-    /// For long enough?
+    /// Whether the condition has held for long enough.
     is_met: bool,
     is_told: bool,
 }
 
-/// A condition that is met.
+/// Condition that is met.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Met {
-    /// Which, by its place.
+    /// Index of the condition.
     pub condition: usize,
-    /// Whose number it is: the owner in words, `host` or `total`.
+    /// Owner of the number in words, `host` or `total`.
     pub whose: String,
-    /// The number, as it is now, in the unit of the condition's measure.
+    /// Current number, in the unit of the condition's measure.
     pub value: f64,
 }
 
-/// Conditions while intervals come.
+/// Conditions that are checked on each interval.
 #[derive(Debug, Default)]
 pub struct Conditions {
     all: Vec<Condition>,
-    /// Of what they hold at the moment.
+    /// Keys for which a condition holds at the moment.
     held: HashMap<About, Since>,
 }
 
 impl Conditions {
-    /// These, of which none holds yet.
+    /// Creates the set of these conditions, none of which holds yet.
     #[must_use]
     pub fn new(all: Vec<Condition>) -> Self {
         Self { all, held: HashMap::new() }
     }
 
-    /// Others in place of these; what held of one that stays goes on to hold.
+    /// Replaces the conditions. State of a condition that stays is kept.
     pub fn replace(&mut self, all: Vec<Condition>) {
         let stays = |about: &About| {
             let before = self.all.get(about.condition)?;
@@ -258,13 +260,14 @@ impl Conditions {
         self.all = all;
     }
 
-    /// The condition at a place.
+    /// Returns the condition at an index.
     #[must_use]
     pub fn at(&self, place: usize) -> Option<&Condition> {
         self.all.get(place)
     }
 
-    /// What is met by now that nobody was told of ([`Conditions::told`]) since it began to hold.
+    /// Returns the conditions that are met and were not reported ([`Conditions::told`]) since they began to
+    /// hold.
     pub fn met(&mut self, report: &Report) -> Vec<Met> {
         let (mut held, mut met) = (HashMap::new(), Vec::new());
         if self.all.is_empty() {
@@ -278,7 +281,7 @@ impl Conditions {
                     let about = About::new(place, &number);
                     let began = Since { from_ns: frame.0, is_met: false, is_told: false };
                     let mut since = self.held.get(&about).copied().unwrap_or(began);
-                    // Intervals are as long as the kernel lets them: one that is a little short counts.
+                    // The kernel determines the length of intervals: one that is a little short counts.
                     let until_ns = frame.0.saturating_add(frame.1).saturating_add(frame.1 / 10);
                     since.is_met = until_ns.saturating_sub(since.from_ns) >= condition.lasting_ns;
                     if since.is_met && !since.is_told {
@@ -293,14 +296,15 @@ impl Conditions {
         met
     }
 
-    /// Somebody was told of all that is met: of it nothing is said until it has ceased to hold and is met once more.
+    /// Marks all that is met as reported. A reported condition is silent until it has ceased to hold and is
+    /// met again.
     pub fn told(&mut self) {
         self.held.values_mut().for_each(|since| since.is_told |= since.is_met);
     }
 }
 
 impl Condition {
-    /// The number, if it is one of the condition's and all of it lies beyond the limit.
+    /// Returns the number, if it is one of the condition's and all of it lies beyond the limit.
     fn holds(&self, (_, length_ns): Frame, number: &Number<'_>) -> Option<f64> {
         if number.metric != self.measure.metric.name || !self.whose.has(number.whose) {
             return None;

@@ -1,4 +1,4 @@
-//! What pmbpf itself cost, from the start of counting.
+//! Cost of pmbpf itself, from the start of counting.
 
 use super::value::{How, Known, Value};
 use crate::{
@@ -7,44 +7,48 @@ use crate::{
     model::OwnCost,
 };
 
-/// What one program cost.
+/// Cost of one BPF program.
 #[derive(Clone, Debug)]
 pub struct ProgramCost {
-    /// Program.
+    /// Name of the program.
     pub name: String,
-    /// Mean time in ns of a run in which nothing else had the CPU, the kernel's own measuring (about 40 ns) included.
+    /// Mean time in ns of a run that nothing else interrupted, including the kernel's own measuring (about 40
+    /// ns).
     pub ns_per_run: Value,
-    /// Runs.
+    /// Number of runs.
     pub runs: Value,
     /// Time of all runs in ns.
     pub total_ns: Value,
-    /// Time in ns that passed in its runs beside that: interrupts, and what the hypervisor took. 0 where that is not known.
+    /// Additional time in ns that passed during its runs: interrupts, and stolen time. 0 where that is not
+    /// known.
     pub disturbed_ns: f64,
 }
 
-/// What pmbpf itself cost.
+/// Cost of pmbpf itself.
 #[derive(Clone, Debug)]
 pub struct CostReport {
-    /// The programs, most expensive first.
+    /// Costs of the programs, most expensive first.
     pub programs: Vec<ProgramCost>,
     /// Time of all programs in ns.
     pub programs_ns: Value,
-    /// Time in ns that passed in their runs beside that.
+    /// Additional time in ns that passed during their runs.
     pub disturbed_ns: f64,
-    /// The process, from its start to when this was read.
+    /// Cost of the process, from its start to this reading.
     pub process: Cost,
-    /// What its CPU time was then by its own clock, in ns, where it is this process: it goes on until the report is written.
+    /// CPU time of the process at this reading by its own clock, in ns, if it is this process: more follows
+    /// until the report is written.
     pub read_at_ns: Option<u64>,
     /// CPU time of the process until counting began, in ns.
     pub startup_cpu_ns: u64,
     /// CPU time of the process while it counted, in ns.
     pub counting_cpu_ns: u64,
-    /// CPU time there was while it counted, in ns: length times CPUs.
+    /// Available CPU time during counting, in ns: length times CPUs.
     pub capacity_ns: u64,
 }
 
 impl CostReport {
-    /// What the programs of one source and the process cost in a run that has been counted for so long, on so many CPUs.
+    /// Returns the cost of the programs of one source and of the process, for `length_ns` of counting on
+    /// `cpus` CPUs.
     pub fn new(programs: &[ProgramRow], own: OwnCost, length_ns: u64, cpus: usize) -> Self {
         let report = Self {
             programs: programs.iter().map(|row| program(row, length_ns)).collect(),
@@ -59,7 +63,7 @@ impl CostReport {
         report.summed()
     }
 
-    /// With the sum of its programs, and those in order.
+    /// Returns the report with the sum of its programs, most expensive first.
     fn summed(mut self) -> Self {
         self.programs.sort_by(|a, b| estimate(&b.total_ns).total_cmp(&estimate(&a.total_ns)));
         let total: f64 = self.programs.iter().map(|program| estimate(&program.total_ns)).sum();
@@ -74,32 +78,34 @@ impl CostReport {
         self
     }
 
-    /// With what another source of the same run cost. The process is the same, and what this one says of it stands, but for the maps.
+    /// Adds the cost of another source of the same run. The process is the same, so its figures in `self`
+    /// stay, except for the maps.
     pub fn beside(mut self, other: Self) -> Self {
         self.process.map_bytes = self.process.map_bytes.saturating_add(other.process.map_bytes);
         self.programs.extend(other.programs);
         self.summed()
     }
 
-    /// CPU time of the process, in ns: until now where it is this process, and otherwise until its names were found.
+    /// Returns the CPU time of the process in ns: until now if it is this process, otherwise until its names
+    /// were found.
     pub fn cpu_ns(&self) -> u64 {
         let since_ns = self.read_at_ns.map_or(0, |read_at_ns| own_cpu_ns().saturating_sub(read_at_ns));
         self.process.cpu_ns.saturating_add(since_ns)
     }
 
-    /// CPU time of the process after it counted, for names and the report, in ns.
+    /// Returns the CPU time of the process after counting, for names and the report, in ns.
     pub fn ending_cpu_ns(&self) -> u64 {
         self.cpu_ns().saturating_sub(self.startup_cpu_ns).saturating_sub(self.counting_cpu_ns)
     }
 
-    /// Share of the CPU time there was (0 to 1) that so much of it is; `None` of none.
+    /// Returns the share of `cpu_ns` in the available CPU time (0 to 1); `None` if no CPU time was available.
     pub fn share(&self, cpu_ns: f64) -> Option<f64> {
         (self.capacity_ns > 0).then(|| cpu_ns / self.capacity_ns as f64)
     }
 }
 
-/// Time of a run is measured for a while; how often a program ran is known all the time for some, and for the others
-/// taken to go on as it was measured.
+/// Returns the cost of a program. The time of its runs is measured for a while. The number of runs is known
+/// for all of the time for some programs, and extrapolated from the measured window for the others.
 fn program(row: &ProgramRow, length_ns: u64) -> ProgramCost {
     let measured = row.measured_runs as f64;
     let (runs, nanoseconds) = row.undisturbed.unwrap_or((row.measured_runs, row.measured_ns));

@@ -1,14 +1,15 @@
-//! Counters that ran part of the time → counts of all of it.
+//! Scaling of counters that ran part of the time to counts of all of it.
 //!
-//! The kernel multiplexes when events outnumber counters: a count of n in the running time R of the enabled time E is
-//! scaled by E / R. What was counted is certain; only the rest is estimated. If occurrences fall into the running time by
-//! chance, n of N is binomial with the share R / E, and the interval is Wilson's score interval of that, solved for N.
-//! It holds chance, not habit: work whose phases keep step with the kernel's turns is off by more than it says.
+//! The kernel multiplexes when events outnumber counters: a count of n in the running time R of the enabled
+//! time E is scaled by E / R. The counted part is certain, only the rest is estimated. If occurrences fall
+//! into the running time by chance, n of N is binomial with the share R / E. The interval is Wilson's score
+//! interval of that, solved for N. It covers chance only: work with phases in step with the kernel's rotation
+//! is off by more than the interval states.
 
 use super::value::{How, Known, Value, Z};
 use crate::drain::reading::Reading;
 
-/// A count of all the enabled time, from one counter.
+/// Returns the count for all the enabled time, from one counter.
 pub fn scaled(value: u64, enabled_ns: u64, running_ns: u64) -> Value {
     if running_ns == 0 {
         let why = if enabled_ns == 0 {
@@ -26,9 +27,10 @@ pub fn scaled(value: u64, enabled_ns: u64, running_ns: u64) -> Value {
     Value::Known(Known { estimate: counted / share, low, high, coverage: share, how: How::Scaled })
 }
 
-/// 95 % interval of a number of which each one was seen with the probability `share`, and `seen` were.
+/// Returns the 95 % interval of a number of occurrences, of which `seen` were seen, each with the probability
+/// `share`.
 ///
-/// The N for which (seen − share·N)² = z²·N·share·(1 − share); never fewer than were seen.
+/// The N for which (seen − share·N)² = z²·N·share·(1 − share); never less than `seen`.
 fn thinned_interval(seen: f64, share: f64) -> (f64, f64) {
     let counted = seen / share;
     let shift = Z * Z * (1.0 - share) / (2.0 * share);
@@ -36,8 +38,9 @@ fn thinned_interval(seen: f64, share: f64) -> (f64, f64) {
     ((middle - half).max(seen), middle + half)
 }
 
-/// Several counters of the same event as one number: each scaled by its own times. One that was never enabled, as its
-/// thread or cgroup never ran there, has nothing to add; one that was, but never ran, leaves a hole that nothing fills.
+/// Adds up several counters of the same event, each scaled by its own times. A counter that was never
+/// enabled, because its thread or cgroup never ran there, adds nothing. One that was enabled but never ran
+/// makes the sum missing.
 pub fn sum<'a>(readings: impl IntoIterator<Item = &'a Reading>) -> Value {
     let (mut exact, mut total, mut below, mut above) = (0_u64, 0.0, 0.0_f64, 0.0_f64);
     let (mut enabled, mut running, mut how) = (0.0, 0.0, How::Counted);
@@ -158,7 +161,7 @@ mod tests {
         assert!(matches!(sum(&[]), Value::Missing(_)));
     }
 
-    /// xorshift64* (Vigna 2016), the same on every run.
+    /// Returns the next number of xorshift64* (Vigna 2016), the same on every run.
     fn uniform(state: &mut u64) -> f64 {
         *state ^= *state >> 12;
         *state ^= *state << 25;

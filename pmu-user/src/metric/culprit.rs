@@ -1,4 +1,5 @@
-//! Who had the CPUs that an owner's tasks waited for. What is charged and what is not add up to the run-queue latency.
+//! Culprits: tasks that had the CPUs for which an owner's tasks waited. Charged and uncharged waits add up to
+//! the run-queue latency.
 
 use std::collections::BTreeMap;
 
@@ -8,45 +9,46 @@ use crate::{
     model::{CulpritIndex, Interval, Ledger, OwnerIndex, added_up},
 };
 
-/// Who had a CPU.
+/// Holder of a CPU during a wait.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Culprit {
-    /// Tasks of an owner: of the victim itself, too.
+    /// Tasks of an owner, possibly of the victim itself.
     Owner(Owner),
-    /// Nobody: the CPU was idle, and had to wake up. In recordings of pmbpf 0.1 also as [`Culprit::Migrated`].
+    /// The CPU was idle, and had to wake up. In recordings of pmbpf 0.1 also as [`Culprit::Migrated`].
     Idle,
-    /// A task outside of what was asked for.
+    /// Task outside the target.
     Outside,
-    /// Not told: the task waited for another CPU first, and was moved.
+    /// Not known: the task waited for another CPU first, and was moved.
     Migrated,
-    /// Not told: it was too long ago, or there were too many.
+    /// Not known: the wait was too long ago, or there were too many.
     Unknown,
 }
 
-/// What one culprit had of an owner's waits.
+/// Part of an owner's waits that is charged to one culprit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Charge {
-    /// Who.
+    /// Culprit that is charged.
     pub culprit: Culprit,
-    /// For how long it had the CPU, of all waits together, in ns.
+    /// Time for which it had the CPU, of all waits together, in ns.
     pub wait_ns: u64,
-    /// As a share of the owner's run-queue latency (0 to 1).
+    /// Share of this time in the owner's run-queue latency (0 to 1).
     pub share: f64,
 }
 
-/// Who had the CPUs that one owner waited for.
+/// Culprits of the waits of one owner.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Waited {
-    /// The victim.
+    /// Victim of the waits.
     pub who: OwnerOrTarget,
     /// Sum of its run-queue latencies, in ns.
     pub wait_ns: u64,
-    /// Culprits, the longest first; together they are that sum.
+    /// Culprits, the longest first; together they add up to that sum.
     pub charges: Vec<Charge>,
 }
 
 impl Waited {
-    /// Of the target, then of every owner, those that waited longest first; nothing where a recording does not tell.
+    /// Returns the culprits of the target, then of every owner, those that waited longest first. Empty where
+    /// a recording does not contain them.
     pub(super) fn of(
         header: &TasksHeader,
         ledger: &Ledger,
@@ -62,7 +64,7 @@ impl Waited {
         let waits = waited.flat_map(|(&owner, counts)| rows(owner).map(|row| (row, counts.wait_ns)));
         let waits = added_up(waits.collect());
         let mut charged = charged(interval, groups, rows);
-        // Names are taken once a pair, when its waits are added up.
+        // Names are looked up once for each pair, after its waits are added up.
         let named = |culprit| match culprit {
             CulpritIndex::Owner(owner) => Culprit::Owner(groups.owner(ledger, owner)),
             CulpritIndex::Idle => Culprit::Idle,
@@ -83,7 +85,7 @@ impl Waited {
     }
 }
 
-/// Waits by row and culprit, in parts.
+/// Returns waits by row and culprit, in parts.
 fn charged<R: Iterator<Item = Option<OwnerIndex>>>(
     interval: &Interval,
     groups: &Groups,
@@ -92,7 +94,7 @@ fn charged<R: Iterator<Item = Option<OwnerIndex>>>(
     let mut charged: BTreeMap<_, Vec<_>> = BTreeMap::new();
     let mut of_victim = Vec::new();
     let mut charges = interval.charged.iter().peekable();
-    // Those of a victim follow one another, and its rows are looked up once.
+    // Charges of a victim follow one another, so its rows are looked up once.
     while let Some((&(victim, culprit), &wait_ns)) = charges.next() {
         let culprit = match culprit {
             CulpritIndex::Owner(owner) => CulpritIndex::Owner(groups.of(owner)),
@@ -109,7 +111,7 @@ fn charged<R: Iterator<Item = Option<OwnerIndex>>>(
     charged
 }
 
-/// The target first, then those that waited longest.
+/// Sorts the target first, then the owners that waited longest.
 pub(super) fn sort(waited: &mut [Waited]) {
     waited.sort_by(|a, b| {
         let target = |waited: &Waited| waited.who != OwnerOrTarget::Target;
@@ -117,7 +119,7 @@ pub(super) fn sort(waited: &mut [Waited]) {
     });
 }
 
-/// Culprits of waits of `wait_ns` in all; what none of them had is [`Culprit::Unknown`].
+/// Returns the culprits of waits of `wait_ns` in all; the rest without a culprit is [`Culprit::Unknown`].
 fn charges(wait_ns: u64, mut charged: Vec<(Culprit, u64)>) -> Vec<Charge> {
     let known = charged.iter().map(|&(_, wait_ns)| wait_ns).fold(0, u64::saturating_add);
     if wait_ns > known {

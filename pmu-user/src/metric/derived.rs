@@ -1,69 +1,71 @@
-//! What a count says about another: instructions per cycle, misses per access, occurrences per second. Pure.
+//! Numbers derived from a count and another one: instructions per cycle, misses per access, occurrences per
+//! second. Pure.
 
 use std::collections::HashMap;
 
 use super::value::{How, Known, Value};
 use crate::table::event_syntax::{Meaning, Modifiers};
 
-/// What is computed from an event and others counted with it.
+/// Number computed from an event and others counted with it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Derived {
-    /// Its name in every output.
+    /// Name in every output.
     pub name: &'static str,
     /// Unit, in words.
     pub unit: String,
-    /// The number.
+    /// Value of the number.
     pub value: Value,
 }
 
-/// A count that others may be held against.
+/// Count that others may be related to.
 #[derive(Clone, Debug)]
 pub struct Term<'a> {
-    /// What it counts.
+    /// Meaning of the event.
     pub meaning: Meaning,
-    /// The PMU's name without its number: core types are never mixed.
+    /// Name of the PMU without its number: core types are never mixed.
     pub pmu: &'a str,
-    /// Counts outside the cores?
+    /// Whether it counts outside the cores.
     pub boxed: bool,
-    /// When it counts: user mode is not held against all of it.
+    /// Modes in which it counts: user mode is not related to all modes.
     pub modifiers: Modifiers,
-    /// Events of one group were counted at the same times.
+    /// Group of the event: events of one group were counted at the same times.
     pub group: u32,
     /// Unit of the count, if it has one.
     pub unit: Option<&'a str>,
-    /// A level, not a count.
+    /// Whether it is a level, not a count.
     pub snapshot: bool,
-    /// The count.
+    /// Value of the count.
     pub value: &'a Value,
 }
 
-/// The modifiers that decide what is counted.
+/// Returns the modifiers that decide which modes are counted.
 const fn modes(modifiers: Modifiers) -> [bool; 6] {
     let Modifiers { user, kernel, hypervisor, guest, host, not_idle, .. } = modifiers;
     [user, kernel, hypervisor, guest, host, not_idle]
 }
 
-/// Counts that were counted together, found by what they count, where and when: only alike things make a ratio. A recording may
-/// claim very many of them.
+/// Counts that were counted together, found by meaning, place and modes: only alike counts make a ratio. A
+/// recording may contain very many of them.
 pub struct Terms<'a> {
-    /// The clock that ran wherever anything was counted.
+    /// Clock that ran wherever anything was counted.
     clock: Option<&'a Known>,
     alike: HashMap<(Meaning, &'a str, [bool; 6]), Alike<'a>>,
 }
 
-/// Counts of one thing at one place.
+/// Counts of one meaning at one place.
 struct Alike<'a> {
     first: &'a Value,
-    /// The first of each group.
+    /// First count of each group.
     of_group: HashMap<u32, &'a Value>,
 }
 
 impl<'a> Terms<'a> {
-    /// All that was counted together.
+    /// Indexes all that was counted together.
     pub fn new(all: &[Term<'a>]) -> Self {
         let clocks = || all.iter().filter(|term| term.meaning == Meaning::Clock);
         let of_all = clocks().filter(|term| modes(term.modifiers) == [false; 6]);
-        // The kernel's clocks count in every mode (kernel/events/core.c, `task_clock_event_read`): those of all come first anyway.
+        // The kernel's clocks count in every mode (kernel/events/core.c, `task_clock_event_read`). Clocks of
+        // all modes come first anyway.
         let clock = of_all.chain(clocks()).find_map(|term| term.value.known());
         let mut alike: HashMap<_, Alike<'a>> = HashMap::new();
         for Term { meaning, pmu, modifiers, group, value, .. } in all {
@@ -74,7 +76,7 @@ impl<'a> Terms<'a> {
         Self { clock, alike }
     }
 
-    /// What `term` says beside them in this much wall time; `None` if it says nothing.
+    /// Returns the number derived from `term`, the other counts and this wall time; `None` if there is none.
     pub fn derive(&self, term: &Term<'_>, elapsed_ns: f64) -> Option<Derived> {
         let Value::Known(known) = term.value else { return None };
         if term.snapshot {
@@ -92,18 +94,19 @@ impl<'a> Terms<'a> {
     fn ratio(&self, term: &Term<'_>, known: &Known) -> Option<Derived> {
         let (wanted, name, unit, factor) = base(term.meaning)?;
         let alike = self.alike.get(&(wanted, term.pmu, modes(term.modifiers)))?;
-        // One of its own group saw the same moments.
+        // A count of the same group covers the same moments.
         let below = alike.of_group.get(&term.group).unwrap_or(&alike.first).known()?;
         Some(Derived { name, unit: unit.to_owned(), value: quotient(known, below, factor) })
     }
 
-    /// Cycles per time on a CPU, in GHz: the speed while it ran.
+    /// Returns cycles per time on a CPU, in GHz: the speed while it ran.
     fn frequency(&self, term: &Term<'_>, known: &Known) -> Option<Derived> {
         let clock = self.clock.filter(|_| term.meaning == Meaning::Cycles && !term.boxed)?;
         Some(Derived { name: "frequency", unit: "GHz".to_owned(), value: quotient(known, clock, 1.0) })
     }
 
-    /// Occurrences per second on a CPU where a clock was counted, else per second of wall time. An uncore PMU has no CPU time.
+    /// Returns occurrences per second on a CPU where a clock was counted, otherwise per second of wall time.
+    /// An uncore PMU has no CPU time.
     fn rate(&self, term: &Term<'_>, known: &Known, elapsed_ns: f64) -> Derived {
         let (name, per) = match (term.unit, term.boxed) {
             (Some("Joules"), _) => ("power", "W".to_owned()),
@@ -121,7 +124,7 @@ impl<'a> Terms<'a> {
     }
 }
 
-/// What a meaning is a share of: name, unit, factor.
+/// Returns the base of a meaning's share, with name, unit and factor.
 fn base(meaning: Meaning) -> Option<(Meaning, &'static str, &'static str, f64)> {
     Some(match meaning {
         Meaning::Instructions => (Meaning::Cycles, "insn_per_cycle", "insn per cycle", 1.0),
@@ -139,10 +142,10 @@ fn base(meaning: Meaning) -> Option<(Meaning, &'static str, &'static str, f64)> 
     })
 }
 
-/// `factor · above / below`; relative errors add up by their squares.
+/// Returns `factor · above / below`; relative errors add up by their squares.
 fn quotient(above: &Known, below: &Known, factor: f64) -> Value {
     if below.estimate == 0.0 {
-        return Value::Missing("what it is a share of was counted, and is none".to_owned());
+        return Value::Missing("its denominator was counted, and is 0".to_owned());
     }
     let estimate = factor * above.estimate / below.estimate;
     let relative = |distance: f64, of: f64| if of > 0.0 { distance / of } else { 0.0 };
@@ -150,7 +153,7 @@ fn quotient(above: &Known, below: &Known, factor: f64) -> Value {
         .hypot(relative(below.estimate - below.low, below.estimate));
     let down = relative(above.estimate - above.low, above.estimate)
         .hypot(relative(below.high - below.estimate, below.estimate));
-    // Nothing seen has no relative error, but may be something.
+    // A count of 0 has no relative error, but may stand for something.
     let nothing = if above.estimate == 0.0 { factor * above.high / below.estimate } else { 0.0 };
     let scaled = above.how == How::Scaled || below.how == How::Scaled;
     Value::Known(Known {

@@ -1,5 +1,5 @@
-//! Which rows of a report are kept, and in which order. The target's own numbers, the host's and what tells how far they can be trusted
-//! are always kept.
+//! Selection and order of the rows of a report. The target's own numbers, the host's and those that state how
+//! far they can be trusted are always kept.
 
 use std::{
     cmp::Ordering,
@@ -17,44 +17,45 @@ use crate::{
     table::metric,
 };
 
-/// Names that an error lists where none is near.
+/// Number of names that an error lists where no name is near.
 const NAMES_LISTED: usize = 5;
 
-/// Which rows of a report are kept, and in which order.
+/// Selection and order of the rows of a report.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Filter {
-    /// Of these owners only, if there are any.
+    /// Owners to which rows are limited, unless empty.
     pub owners: Vec<Pattern>,
-    /// With at least this share (0 to 1): of the target's CPU time for owners, of samples for functions and stacks.
+    /// Minimum share (0 to 1): of the target's CPU time for owners, of samples for functions and stacks.
     pub min_share: Option<f64>,
-    /// Owners with most of this metric first.
+    /// Metric by which owners are sorted, most first.
     pub sort: Option<String>,
-    /// Which rows processes of one program have.
+    /// Rows for processes of one program.
     pub processes: Processes,
 }
 
-/// Which rows processes of one program have.
+/// Rows for processes of one program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Processes {
-    /// One for all of them.
+    /// One row for all of them.
     #[default]
     Together,
-    /// One each.
+    /// One row for each.
     OneByOne,
 }
 
-/// Owners by name, id or path.
+/// Pattern that matches owners by name, id or path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern(String);
 
 impl Pattern {
-    /// `web*`, `1234`, `/system.slice/*`: `*` stands for any text, `?` for a character.
+    /// Creates a pattern, as `web*`, `1234`, `/system.slice/*`: `*` stands for any text, `?` for a character.
     #[must_use]
     pub fn new(text: &str) -> Self {
         Self(text.to_owned())
     }
 
-    /// Is the owner one of these: by its id, its name, its cgroup's path, or the last part of that, or what its container or pod is called?
+    /// Returns whether the owner matches by id, name, cgroup path, last part of that, or the name of its
+    /// container or pod.
     #[must_use]
     pub fn matches(&self, owner: &Owner) -> bool {
         let is = |name: &[u8]| glob(self.0.as_bytes(), name);
@@ -78,23 +79,24 @@ impl Pattern {
     }
 }
 
-/// What a filter asks for that a report does not have.
+/// Selection of a filter that a report does not contain.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Unmet(pub String);
 
 impl Filter {
-    /// Takes from a report what is not asked for, and orders the rest.
+    /// Removes the rows of a report that are not requested, and orders the rest.
     ///
     /// # Errors
     ///
-    /// Nothing is left, or no number is called so: with the names that are nearest. What is not asked for is gone nevertheless.
+    /// If nothing is left, or no number has the name; the error lists the nearest names. Rows that are not
+    /// requested are removed nevertheless.
     pub fn apply(&self, report: &mut Report) -> Result<(), Unmet> {
         let result = self.choose_owners(report);
         result.and(self.order(report))
     }
 
-    /// Takes from a report whoever is not asked for.
+    /// Removes the owners of a report that are not requested.
     ///
     /// # Errors
     ///
@@ -112,7 +114,7 @@ impl Filter {
         result
     }
 
-    /// Takes out rows of small shares, and orders the rest.
+    /// Removes rows of small shares, and orders the rest.
     ///
     /// # Errors
     ///
@@ -137,7 +139,7 @@ impl Filter {
         let mut seen = BTreeSet::new();
         let names: Vec<String> =
             report.owners().filter(|owner| seen.insert(*owner)).map(Owner::in_words).collect();
-        // An owner is called `web (1234)`, a cgroup by its path: the name alone is what was meant.
+        // An owner is listed as `web (1234)`, a cgroup by its path: the request meant the name alone.
         let near = nearest_by(&wanted, &names, |name| {
             let name = name.rsplit('/').next().unwrap_or(name);
             name.split(" (").next().unwrap_or(name).to_owned()
@@ -151,7 +153,7 @@ impl Filter {
     }
 }
 
-/// The names whose part that `key` picks is most like `wanted`.
+/// Returns the names for which the part that `key` picks is most like `wanted`.
 fn nearest_by(wanted: &str, names: &[String], key: impl Fn(&str) -> String) -> Vec<String> {
     let keys = names.iter().map(|name| key(name));
     let near = nearest(wanted, keys, |key| key);
@@ -159,7 +161,7 @@ fn nearest_by(wanted: &str, names: &[String], key: impl Fn(&str) -> String) -> V
     near.iter().filter_map(of_key).collect()
 }
 
-/// Takes out owners, functions and stacks with a smaller share.
+/// Removes owners, functions and stacks with a smaller share.
 fn keep_large(report: &mut Report, least: f64) -> Result<(), Unmet> {
     let Some(tasks) = &mut report.tasks else { return Ok(()) };
     let all = tasks.total.value(&metric::CPU_TIME).map_or(0.0, |known| known.estimate);
@@ -188,7 +190,7 @@ fn keep_large(report: &mut Report, least: f64) -> Result<(), Unmet> {
     Ok(())
 }
 
-/// Orders owners by a metric, most first; those without a value come last, in the order they had.
+/// Orders owners by a metric, most first. Those without a value come last, in their previous order.
 fn sort(report: &mut Report, wanted: &str) -> Result<(), Unmet> {
     let mut values: BTreeMap<Owner, f64> = BTreeMap::new();
     let mut names: BTreeSet<String> = BTreeSet::new();
@@ -200,7 +202,7 @@ fn sort(report: &mut Report, wanted: &str) -> Result<(), Unmet> {
                     names.insert(number.metric.to_string());
                 }
             } else if let Some(value) = value_of(&number) {
-                // Of several subjects, as disks, the largest.
+                // Among several subjects, as disks, the largest counts.
                 let kept = values.entry(owner.clone()).or_insert(value);
                 *kept = kept.max(value);
             }
@@ -252,7 +254,7 @@ fn sort_tasks(
         topdown.owners.sort_by(|(one, _), (other, _)| by(of(one), of(other)));
     }
     if let Some(folded) = &mut tasks.folded {
-        // Those that have ended are together here, and have values of their own.
+        // Ended processes share a row here, which has its own values.
         let value = |owner: &OwnerReport| {
             let own = owner.numbers().find(|number| number.metric == wanted);
             own.as_ref().map_or_else(|| of(&owner.who), value_of)
@@ -261,7 +263,7 @@ fn sort_tasks(
     }
 }
 
-/// What a number is ordered by: its value, the 99th percentile of a distribution.
+/// Returns the value by which a number is ordered: its value, or the 99th percentile of a distribution.
 fn value_of(number: &Number<'_>) -> Option<f64> {
     match &number.content {
         Content::Value(value) => value.known().map(|known| known.estimate),

@@ -1,8 +1,9 @@
-//! The floor of lateness: how often ticks come late that no kernel code can have masked, because they found user code.
+//! Floor of lateness: late ticks that kernel code cannot have masked, because they found user code.
 //!
-//! What delays those, other interrupts' handlers and exits to a hypervisor, delays as many of the ticks that find the kernel.
-//! Masked time is what the kernel's late ticks have above that. In a virtual machine it is what those have that came right where the kernel
-//! lets interrupts in, and nowhere else does a masked one come.
+//! Handlers of other interrupts and exits to a hypervisor delay those, and as many of the ticks that find the
+//! kernel. Masked time is the excess of the kernel's late ticks over that. In a virtual machine only late
+//! ticks that arrive right where the kernel enables interrupts count, because a masked tick arrives nowhere
+//! else.
 
 #[cfg(test)]
 mod simulation;
@@ -14,33 +15,36 @@ use pmu_common::gap::MASKED;
 use super::value::poisson_interval;
 use crate::model::CpuCounts;
 
-/// A larger share of late ticks in user code leaves nothing to be said of a virtual machine's kernel, unless ticks tell where it lets
-/// interrupts in: that the hypervisor stops it as often as users is right to a few percent of that share.
+/// Largest share of late ticks in user code at which anything is stated about a virtual machine's kernel,
+/// unless ticks report where it enables interrupts. That the hypervisor stops the kernel as often as user
+/// code holds to a few percent of that share.
 const FLOOR_MAX: f64 = 0.06;
 
-/// How far 95 % of a normal distribution reach, in standard deviations.
+/// Half-width of the central 95 % of a normal distribution, in standard deviations.
 const NORMAL_95: f64 = 1.96;
 
-/// Ticks that found user code, and how many of them came late. Of all CPUs that were counted.
+/// Ticks that found user code, and the late ones among them, on all CPUs that were counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Floor {
     /// Ticks that found user code.
     pub user_ticks: u64,
-    /// Those that came late.
+    /// Late ticks among them.
     pub late_ticks: u64,
-    /// Tick instants in their spans.
+    /// Tick instants in the spans of those.
     pub instants: u64,
-    /// Ticks on time that found the kernel, but not where it lets interrupts in: what is masked does not come there.
+    /// Ticks on time that found the kernel, but not where it enables interrupts: masked ticks do not arrive
+    /// there.
     pub(super) elsewhere_on_time: u64,
-    /// Late ones there.
+    /// Late ticks in the same places.
     pub(super) elsewhere_late: u64,
-    /// Tick instants in their spans.
+    /// Tick instants in the spans of those.
     pub(super) elsewhere_instants: u64,
-    /// Ticks on time where the kernel lets interrupts in: with none at all, ticks do not tell where it does.
+    /// Ticks on time where the kernel enables interrupts. If there are none at all, ticks do not report where
+    /// it does.
     pub(super) enable_on_time: u64,
 }
 
-/// A number of tick instants with its 95 % interval.
+/// Number of tick instants with its 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Instants {
     pub(super) estimate: f64,
@@ -60,13 +64,13 @@ pub(super) struct Late {
 /// Ticks that found the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct InKernel {
-    /// All, late or not.
+    /// All such ticks, late or not.
     pub(super) ticks: u64,
-    /// The late ones.
+    /// Late ticks among them.
     pub(super) late: Late,
-    /// Those of them that came right where the kernel lets interrupts in, as all do that were masked.
+    /// Late ticks that arrived right where the kernel enables interrupts, as all masked ones do.
     pub(super) sure: Late,
-    /// Ticks on time that came there.
+    /// Ticks on time that arrived there.
     pub(super) sure_on_time: u64,
 }
 
@@ -75,19 +79,20 @@ impl Late {
         if self.ticks == 0 { 1.0 } else { self.instants as f64 / self.ticks as f64 }
     }
 
-    /// Variance of the number of tick instants, in units of what a Poisson number of late ticks would have. The longer a span, the
-    /// less chance is in whether a tick falls into it.
+    /// Returns the variance of the number of tick instants, relative to that of a Poisson number of late
+    /// ticks. The longer a span, the less it depends on chance whether a tick falls into it.
     fn dispersion(self) -> f64 {
         if self.ticks == 0 || self.lateness == 0.0 {
             return 1.0;
         }
         let (ticks, instants) = (self.ticks as f64, self.instants as f64);
         let estimate = (instants - 2.0 * self.lateness) * ticks / instants.powi(2);
-        // Of few ticks it is known badly; with half of its standard error more the interval covers what it says.
+        // The estimate is poor for few ticks. With half of its standard error added, the interval reaches its
+        // nominal coverage.
         (estimate.max(0.0) + 0.3 * ticks.sqrt() / instants).min(estimate.max(1.0))
     }
 
-    /// Mean number of tick instants that such a number of late ticks is a sample of.
+    /// Returns the mean number of tick instants of which this number of late ticks is a sample.
     pub(super) fn mean(self) -> Instants {
         let ((low, high), ticks) = (poisson_interval(self.ticks), self.ticks as f64);
         let (each, wide) = (self.instants_each(), self.dispersion().sqrt());
@@ -101,8 +106,8 @@ impl Late {
 }
 
 impl Instants {
-    /// What these have above others. The interval of a difference of two numbers with intervals of their own is Zou and Donner's (Stat.
-    /// Med. 27, 2008).
+    /// Returns the excess of these over others. The interval of a difference of two numbers with separate
+    /// intervals is Zou and Donner's (Stat. Med. 27, 2008).
     fn above(self, other: Self) -> Self {
         let difference = self.estimate - other.estimate;
         Self {
@@ -114,7 +119,8 @@ impl Instants {
 }
 
 impl Floor {
-    /// The floor by what ticks found; `None` where they found no user code, or do not tell.
+    /// Returns the floor by the code that ticks found; `None` where they found no user code, or do not report
+    /// the code.
     pub(super) fn of(cpus: &CpuCounts) -> Option<Self> {
         let elsewhere_late = cpus.late_ticks[MASKED].saturating_sub(cpus.enable_ticks);
         let floor = Self {
@@ -136,33 +142,35 @@ impl Floor {
         (floor.user_ticks > 0).then_some(floor)
     }
 
-    /// Share of the ticks in user code that came late (0 to 1).
+    /// Returns the share of the ticks in user code that were late (0 to 1).
     pub fn share(&self) -> f64 {
         self.late_ticks as f64 / self.user_ticks.max(1) as f64
     }
 
-    /// Ticks on time that found user code.
+    /// Returns the number of ticks on time that found user code.
     fn user_on_time(&self) -> u64 {
         self.user_ticks.saturating_sub(self.late_ticks)
     }
 
-    /// Ticks on time that found user code, or the kernel where it does not let interrupts in, as a divisor.
+    /// Returns the number of ticks on time that found user code, or the kernel where it does not enable
+    /// interrupts, as a divisor.
     pub(super) fn on_time(&self) -> f64 {
         self.user_on_time().saturating_add(self.elsewhere_on_time).max(1) as f64
     }
 
-    /// Late ones there.
+    /// Returns the number of late ticks in the same places.
     pub(super) const fn late(&self) -> u64 {
         self.late_ticks.saturating_add(self.elsewhere_late)
     }
 
-    /// Late ticks of users, as such.
+    /// Returns the late ticks that found user code.
     const fn late_of_users(&self) -> Late {
         Late { ticks: self.late_ticks, instants: self.instants, lateness: 0.0 }
     }
 
-    /// Tick instants to expect in late spans that nothing masked beside so many ticks on time, if each has as many as beside `others` on
-    /// time those of `late` have. `known`: what is already said of how far chance spreads them, as [`Late::dispersion`].
+    /// Returns the tick instants to expect in unmasked late spans for `on_time` ticks on time. The rate is
+    /// that of `late` for `others` ticks on time. `known`: dispersion that the caller already accounts for,
+    /// as [`Late::dispersion`].
     fn beside(on_time: u64, (late, others): (Late, f64), known: f64) -> Instants {
         let scale = on_time as f64 / others;
         let each = late.instants_each();
@@ -179,14 +187,14 @@ impl Floor {
         Instants { estimate, low: (estimate - down).max(0.0), high: estimate + up }
     }
 
-    /// Those of the kernel's ticks.
+    /// Returns the expected instants for the kernel's ticks.
     fn of_kernel(&self, found: &InKernel) -> Instants {
         let on_time = found.ticks.saturating_sub(found.late.ticks);
         let others = self.user_on_time().max(1) as f64;
         Self::beside(on_time, (self.late_of_users(), others), found.late.dispersion())
     }
 
-    /// Those of ticks that come where the kernel lets interrupts in.
+    /// Returns the expected instants for ticks that arrive where the kernel enables interrupts.
     fn of_enabling(&self, found: &InKernel) -> Instants {
         let instants = self.instants.saturating_add(self.elsewhere_instants);
         let late = Late { ticks: self.late(), instants, lateness: 0.0 };
@@ -194,11 +202,12 @@ impl Floor {
     }
 }
 
-/// What late ticks in the kernel have above the floor, or why that is not known.
+/// Returns the excess of late ticks in the kernel over the floor, or the reason why it is not known.
 ///
-/// A hypervisor may delay the kernel more than users (`guest`): there those count that came where the kernel lets interrupts in, of which as
-/// many are the hypervisor's as it delays where ticks come elsewhere, and the others only say how much it is at the most. If ticks do not tell
-/// where that is, the interval begins at 0 unless the hypervisor delays hardly any, and if it delays many nothing is known.
+/// A hypervisor may delay the kernel more than user code (`guest`). Then the late ticks count that arrived
+/// where the kernel enables interrupts, less the hypervisor's at the rate of delays elsewhere. The other late
+/// ticks only bound the result from above. If ticks do not report where interrupts are enabled, the interval
+/// begins at 0 unless the hypervisor delays hardly any. If it delays many, the excess is not known.
 pub(super) fn above(floor: Option<&Floor>, guest: bool, found: &InKernel) -> Result<Instants, String> {
     let all = found.late.mean();
     let Some(floor) = floor else {
@@ -213,7 +222,7 @@ pub(super) fn above(floor: Option<&Floor>, guest: bool, found: &InKernel) -> Res
         (false, true) => Instants { low: by_floor.low.max(sure.low), ..by_floor },
         (false, false) => by_floor,
     };
-    // What no late tick at all still allows.
+    // Upper bound that is still possible without any late tick.
     let least = poisson_interval(0).1 * found.late.instants_each();
     let estimate = of.estimate.max(0.0);
     Ok(Instants { estimate, low: of.low.clamp(0.0, estimate), high: of.high.max(least) })
@@ -221,7 +230,7 @@ pub(super) fn above(floor: Option<&Floor>, guest: bool, found: &InKernel) -> Res
 
 fn withheld(floor: &Floor) -> String {
     format!(
-        "{:.0} % of the ticks of user code were late: the hypervisor withholds the CPUs without reporting stolen time, and ticks do not tell \
+        "{:.0} % of the ticks of user code were late: the hypervisor withholds the CPUs without reporting stolen time, and ticks do not show \
          where the kernel lets interrupts in",
         100.0 * floor.share()
     )

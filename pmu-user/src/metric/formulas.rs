@@ -1,8 +1,8 @@
-//! All formulas of a CPU model as one list of operations, so that what they share is computed once.
+//! Formulas of a CPU model as one list of operations, so that shared parts are computed once.
 //!
-//! An undefined number is NaN inside and [`Undefined`] outside: an operand that is missing, or a division by 0. It spreads
-//! through everything that needs it, but not out of a branch that is not taken. A threshold with an undefined part is not
-//! met, unless its other part decides.
+//! An undefined number is NaN inside and [`Undefined`] outside: an operand that is missing, or a division by
+//! 0. It spreads to everything that depends on it, but not out of a branch that is not taken. A threshold
+//! with an undefined part is not met, unless its other part decides.
 
 mod compile;
 
@@ -14,7 +14,7 @@ use crate::table::{
     model::Model,
 };
 
-/// One step. Operands are earlier steps.
+/// Step of the list. Operands are earlier steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Step {
     /// Bits of a number.
@@ -26,27 +26,27 @@ enum Step {
     If(u32, u32, u32),
 }
 
-/// A model's formulas, ready to be evaluated.
+/// Formulas of a model, ready to be evaluated.
 #[derive(Clone, Debug)]
 pub struct Formulas {
     steps: Vec<Step>,
-    /// By metric; `None` for those that nobody wants.
+    /// Steps by metric; `None` for those that are not requested.
     metrics: Vec<Option<Compiled>>,
 }
 
-/// Steps at which a metric's results are.
+/// Steps that hold a metric's results.
 #[derive(Clone, Copy, Debug)]
 struct Compiled {
     value: u32,
     flagged: Option<u32>,
 }
 
-/// What a formula needs to know, in one case or in several at once, which differ in counts. NaN: not known.
+/// Inputs of the formulas, in one case or in several at once, which differ in counts. NaN: not known.
 #[derive(Clone, Copy, Debug)]
 pub struct Inputs<'a, const CASES: usize = 1> {
     /// Counts of the model's operands, each in every case.
     pub counts: &'a [[f64; CASES]],
-    /// The model's constants.
+    /// Constants of the model.
     pub constants: &'a [f64],
 }
 
@@ -54,16 +54,16 @@ pub struct Inputs<'a, const CASES: usize = 1> {
 #[derive(Clone, Debug)]
 pub struct Results<const CASES: usize = 1>(Vec<[f64; CASES]>);
 
-/// Why a metric has no value.
+/// Reason why a metric has no value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Undefined {
-    /// Nobody counted this operand.
+    /// Operand that was not counted.
     Count(u32),
-    /// Nobody said this constant.
+    /// Constant that is not known.
     Constant(u32),
-    /// This is 0, and something is divided by it.
+    /// Divisor that is 0.
     Zero(String),
-    /// The numbers are too large or too small to compute with.
+    /// Numbers too large or too small to compute with.
     Range,
 }
 
@@ -73,8 +73,8 @@ impl Formulas {
         Self::of(model, |_| true)
     }
 
-    /// Compiles those formulas of `model` that are wanted, with what they need. The other metrics have neither value nor
-    /// flag.
+    /// Compiles the requested formulas of `model`, with their operands. The other metrics have neither value
+    /// nor flag.
     pub fn of(model: &Model, is_wanted: impl Fn(u32) -> bool) -> Self {
         let mut compiler = Compiler::new(model);
         let all = 0..model.metrics.len() as u32;
@@ -82,8 +82,9 @@ impl Formulas {
         Self { steps: compiler.into_steps(), metrics }
     }
 
-    /// Computes everything. 1,000 owners of 300 metrics take milliseconds, and many cases together a fraction of what they take
-    /// one by one: a step is looked at once, and its cases are computed side by side.
+    /// Computes all steps. 1,000 owners of 300 metrics take milliseconds. Many cases together take a fraction
+    /// of the time that they take one by one: a step is decoded once, and its cases are computed side by
+    /// side.
     pub fn evaluate<const CASES: usize>(&self, inputs: Inputs<'_, CASES>) -> Results<CASES> {
         let mut done: Vec<[f64; CASES]> = Vec::with_capacity(self.steps.len());
         for step in &self.steps {
@@ -105,13 +106,14 @@ impl Formulas {
         Results(done)
     }
 
-    /// A metric's value, in its unit.
+    /// Returns a metric's value, in its unit.
     pub fn value(&self, metric: u32, results: &Results) -> Option<f64> {
         let [value] = *self.values(metric, results)?;
         value.is_finite().then_some(value)
     }
 
-    /// A metric's values in every case, in its unit; one that is not finite is none. `None` if nobody wants it.
+    /// Returns a metric's values in every case, in its unit. A value that is not finite is missing. `None` if
+    /// the metric is not requested.
     pub fn values<'a, const CASES: usize>(
         &self,
         metric: u32,
@@ -120,14 +122,14 @@ impl Formulas {
         Some(&results.0[self.metrics[metric as usize]?.value as usize])
     }
 
-    /// Does a metric deserve attention? `None` if it has no threshold.
+    /// Returns whether a metric is above its threshold. `None` if it has none.
     pub fn flagged(&self, metric: u32, results: &Results) -> Option<bool> {
         let flagged = self.metrics[metric as usize]?.flagged?;
         // A threshold that is undefined is NaN, which is not 1.
         Some(results.at(flagged) == 1.0)
     }
 
-    /// Why a metric has no value. Meaningless if it has one, or is not wanted.
+    /// Returns the reason why a metric has no value. Meaningless if it has one, or is not requested.
     pub fn why(&self, metric: u32, model: &Model, results: &Results) -> Undefined {
         match self.metrics[metric as usize] {
             Some(compiled) => self.blame(compiled.value, model, results),
@@ -135,7 +137,7 @@ impl Formulas {
         }
     }
 
-    /// Follows the first undefined operand down to where it began.
+    /// Follows the first undefined operand down to its origin.
     fn blame(&self, mut step: u32, model: &Model, results: &Results) -> Undefined {
         let undefined = |index: u32| results.at(index).is_nan();
         loop {
@@ -161,7 +163,7 @@ impl Formulas {
         }
     }
 
-    /// A step in words, cut off where it gets long.
+    /// Returns a step in words, or a placeholder where it is too long.
     fn text(&self, step: u32, model: &Model) -> String {
         const LENGTH_MAX: usize = 120;
         fn expr(steps: &[Step], step: u32, depth: u32) -> Option<Expr> {
@@ -176,14 +178,14 @@ impl Formulas {
                 }
             })
         }
-        // A formula that is deeper than this would not be read.
+        // A formula that is deeper than this is not readable.
         let text = expr(&self.steps, step, 8).map(|expr| expr.write(model));
         text.filter(|text| text.len() <= LENGTH_MAX).unwrap_or_else(|| "a part of its formula".to_owned())
     }
 }
 
 impl<'a> Inputs<'a> {
-    /// Of one case.
+    /// Returns the inputs of one case.
     pub const fn one(counts: &'a [f64], constants: &'a [f64]) -> Self {
         Self { counts: counts.as_chunks().0, constants }
     }
@@ -196,7 +198,8 @@ impl Results {
     }
 }
 
-/// The value of `expr` where metrics have these `values` (NaN: not known). What it counts by itself is not known.
+/// Returns the value of `expr` where metrics have these `values` (NaN: not known). Events and constants in it
+/// are not known.
 pub fn over_values(expr: &Expr, values: &[f64]) -> f64 {
     match expr {
         Expr::Number(number) => *number,
@@ -213,7 +216,7 @@ pub fn over_values(expr: &Expr, values: &[f64]) -> f64 {
     }
 }
 
-/// What a condition chooses: nothing, if it is undefined.
+/// Returns the branch that a condition selects: NaN if it is undefined.
 const fn choose(condition: f64, then: f64, otherwise: f64) -> f64 {
     if condition.is_nan() {
         f64::NAN
@@ -224,8 +227,9 @@ const fn choose(condition: f64, then: f64, otherwise: f64) -> f64 {
     }
 }
 
-/// An operation in every case. Those that formulas are full of have loops of their own, which processors do several numbers at a
-/// time; as calls of [`binary`] the compiler would make one loop of them again, in which each number is looked at by itself.
+/// Applies an operation in every case. The frequent ones have separate loops, which processors vectorize. As
+/// calls of [`binary`] the compiler would merge them into one loop again, in which each number is computed on
+/// its own.
 fn each<const CASES: usize>(operation: Binary, a: &[f64; CASES], b: &[f64; CASES]) -> [f64; CASES] {
     match operation {
         Binary::Add => array::from_fn(|case| a[case] + b[case]),
@@ -236,7 +240,7 @@ fn each<const CASES: usize>(operation: Binary, a: &[f64; CASES], b: &[f64; CASES
     }
 }
 
-/// NaN is undefined, and stays so.
+/// Applies an operation to two numbers. NaN is undefined, and spreads.
 fn binary(operation: Binary, a: f64, b: f64) -> f64 {
     let truth = |truth: bool| if a.is_nan() || b.is_nan() { f64::NAN } else { f64::from(u8::from(truth)) };
     match operation {
@@ -262,7 +266,7 @@ fn binary(operation: Binary, a: f64, b: f64) -> f64 {
 }
 
 impl Undefined {
-    /// The reason in words.
+    /// Returns the reason in words.
     pub fn words(&self, model: &Model) -> String {
         match self {
             Self::Count(index) => format!("{} was not counted", model.event_name(*index)),
@@ -291,7 +295,7 @@ mod tests {
         read(TABLE).unwrap()
     }
 
-    /// Values and flags for counts of A, B, C, and SMT.
+    /// Returns values and flags for counts of A, B, C, and SMT.
     fn all(counts: [f64; 3], smt: f64) -> (Vec<Option<f64>>, Vec<Option<bool>>) {
         let formulas = Formulas::new(&model());
         let results = formulas.evaluate(Inputs::one(&counts, &[smt]));

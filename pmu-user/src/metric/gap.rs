@@ -1,4 +1,4 @@
-//! What a gap is, who ran, and where interrupts came back on.
+//! Gaps: their class, the owner that ran, and the code that enabled interrupts again.
 
 use pmu_common::gap::{DELAYED, HANDLED, IDLE, MASKED, STOLEN};
 
@@ -14,7 +14,7 @@ use crate::{
 };
 
 named! {
-    /// What a gap is.
+    /// Class of a gap.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum BlindClass {
         Masked = "masked", "Kernel code ran with interrupts masked.";
@@ -29,38 +29,38 @@ named! {
     }
 }
 
-/// One gap.
+/// Gap with its class and names.
 #[derive(Clone, Debug)]
 pub struct GapReport {
-    /// What it shows, as it was read.
+    /// Late timers of the gap, as they were read.
     pub gap: Gap,
-    /// What it is.
+    /// Class of the gap.
     pub class: BlindClass,
-    /// Who ran.
+    /// Owner that ran.
     pub owner: Option<Owner>,
-    /// The interrupt handler that had the CPU, where it is one.
+    /// Interrupt handler that had the CPU, if the class is a handler.
     pub handler: Option<String>,
-    /// Where interrupts came back on, innermost first: names, or addresses that have none.
+    /// Call stack where interrupts were enabled again, innermost first: names, or addresses without names.
     pub stack: Vec<Untrusted>,
 }
 
-/// Share of the gaps of a kind that may be something else: of those that are called masked, what the hypervisor explains.
+/// Largest share of the gaps called masked that the hypervisor may explain.
 const DOUBT: f64 = 0.05;
 
-/// What exits to a hypervisor explain of the gaps of an interval: as many for each tick that came where the kernel lets interrupts in as for
-/// each elsewhere, where nothing that is masked comes.
+/// Gaps of an interval that exits to a hypervisor explain. Exits delay ticks at the same rate where the
+/// kernel enables interrupts and elsewhere, and masked ticks arrive only at the former.
 pub(super) struct Exits {
-    /// Ticks where the kernel lets interrupts in, for each elsewhere; `None` where no hypervisor runs this machine, or
-    /// ticks do not tell what they found.
+    /// Ticks where the kernel enables interrupts, for each elsewhere; `None` where no hypervisor runs this
+    /// machine, or ticks do not report the code.
     at_enable: Option<f64>,
-    /// How late those were that came elsewhere, in ns, longest first.
+    /// Lateness of those that arrived elsewhere, in ns, longest first.
     elsewhere_ns: Vec<u64>,
-    /// How late those were that came where the kernel lets interrupts in.
+    /// Lateness of those that arrived where the kernel enables interrupts.
     sure_ns: Vec<u64>,
 }
 
 impl Exits {
-    /// Those of an interval, in which all CPUs counted `cpus`.
+    /// Returns the exits of an interval, in which all CPUs counted `cpus`.
     pub(super) fn of(interval: &Interval, cpus: &CpuCounts, quality: &Quality) -> Self {
         let floor = quality.ticks.floor.filter(|_| quality.ticks.guest);
         let late = |is: fn(&GapRow) -> bool| {
@@ -77,7 +77,8 @@ impl Exits {
         Self {
             at_enable: floor.map(|floor| {
                 let (on_time, late) = (cpus.enable_ticks_on_time as f64, cpus.enable_ticks as f64);
-                // With those that were late there are more, as some were masked; where hardly any is on time, they tell it better.
+                // With the late ticks included the ratio is larger, as some were masked. Where hardly any
+                // tick is on time, it is the better estimate.
                 (on_time / floor.on_time()).min((on_time + late) / (floor.on_time() + floor.late() as f64))
             }),
             elsewhere_ns: late(|row| match row.class as usize {
@@ -89,26 +90,27 @@ impl Exits {
         }
     }
 
-    /// May a gap where the kernel lets interrupts in, so late, be one of them? Those that are half as late and more tell: spans of one cause
-    /// are of about one length.
+    /// Returns whether an exit may explain a gap this late where the kernel enables interrupts. Gaps at least
+    /// half as late count: spans of one cause are of about one length.
     fn explain(&self, late_ns: u64) -> bool {
         let Some(at_enable) = self.at_enable else { return false };
         let as_late = |late: &[u64]| late.partition_point(|&other_ns| other_ns >= late_ns / 2) as f64;
-        // Half a gap more than there were: that none was so late yet does not say that there are none.
+        // Half a gap is added to the count: none so late so far does not exclude one.
         (as_late(&self.elsewhere_ns) + 0.5) * at_enable > DOUBT * as_late(&self.sure_ns)
     }
 }
 
-/// What a late timer shows that interrupted `below`.
+/// Returns the class of a late timer that interrupted `below`.
 fn class(row: &GapRow, below: &[u64], exits: &Exits) -> BlindClass {
     match row.class as usize {
         STOLEN => BlindClass::Stolen,
         IDLE => BlindClass::Idle,
         DELAYED => BlindClass::Delayed,
         HANDLED => BlindClass::Handler,
-        // Where timers do not tell what code they found, the stack does.
+        // Where timers do not report the code that they found, the stack does.
         _ if below.is_empty() && !row.stack.is_empty() => BlindClass::Delayed,
-        // Without a hypervisor, or not knowing what code timers found, not even where interrupts were let in says more.
+        // Without a hypervisor, or without the code that timers found, the place where interrupts were
+        // enabled adds nothing.
         _ if exits.at_enable.is_none() => BlindClass::Masked,
         _ => match row.at_enable {
             Some(false) => BlindClass::MaskedOrExit,
@@ -118,7 +120,7 @@ fn class(row: &GapRow, below: &[u64], exits: &Exits) -> BlindClass {
     }
 }
 
-/// A gap with names.
+/// Returns the gap with names.
 pub(super) fn describe(ledger: &Ledger, exits: &Exits, gap: Gap) -> GapReport {
     let name = |address| Some(&ledger.code(At::kernel(address)).code.ok()?.function);
     let below =
@@ -181,12 +183,13 @@ mod tests {
         let of = |at_enable, elsewhere, sure| {
             class(&row(MASKED, Some(true), &[1, 2]), &[2], &exits(Some(at_enable), elsewhere, sure))
         };
-        // A copy of single bytes: a tick in ten comes where the kernel unmasks, and users' come late as often.
+        // A copy of single bytes: a tick in ten arrives where the kernel enables interrupts, and user ticks
+        // are late as often.
         assert_eq!(of(0.1, 20, 2), BlindClass::MaskedOrExit);
         assert_eq!(of(0.1, 20, 60), BlindClass::Masked, "far more than exits explain");
         assert_eq!(of(0.2, 0, 1), BlindClass::MaskedOrExit, "one alone");
         assert_eq!(of(0.01, 0, 1), BlindClass::Masked, "the kernel hardly ever unmasks");
-        // Shorter ones say nothing of it.
+        // Shorter gaps are not evidence.
         let short = Exits { elsewhere_ns: vec![LATE_NS / 2 - 1; 100], ..exits(Some(0.01), 0, 1) };
         assert_eq!(class(&row(MASKED, Some(true), &[1, 2]), &[2], &short), BlindClass::Masked);
     }

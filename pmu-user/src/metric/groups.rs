@@ -1,4 +1,4 @@
-//! Which owners share a row: processes of one program.
+//! Groups of owners that share a row: processes of one program.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -19,15 +19,15 @@ pub(super) struct Groups {
 /// Owners of one row.
 #[derive(Debug)]
 struct Group {
-    /// What they are together.
+    /// Owner that stands for all of them.
     owner: Owner,
-    /// Have all of them ended?
+    /// Whether all of them have ended.
     ended: bool,
 }
 
 impl Groups {
-    /// Processes of an interval by program, and threads that have ended by name; `None` if no two share one. Threads that live were asked
-    /// for one by one.
+    /// Groups processes of an interval by program, and ended threads by name; `None` if no two share a row.
+    /// Live threads were requested individually.
     pub(super) fn programs(ledger: &Ledger, interval: &Interval, by: By) -> Option<Self> {
         let mut present: BTreeSet<OwnerIndex> = interval.owners.keys().copied().collect();
         present.extend(interval.hot.keys().map(|key| key.owner));
@@ -58,22 +58,22 @@ impl Groups {
         (!groups.of.is_empty()).then_some(groups)
     }
 
-    /// Whose row each owner's numbers are in that shares one.
+    /// Returns the owner that holds the shared row, for each owner that shares one.
     pub(super) const fn all(&self) -> &HashMap<OwnerIndex, OwnerIndex> {
         &self.of
     }
 
-    /// Whose row an owner's numbers are in.
+    /// Returns the owner that holds an owner's row.
     pub(super) fn of(&self, index: OwnerIndex) -> OwnerIndex {
         self.of.get(&index).copied().unwrap_or(index)
     }
 
-    /// Whom a row is of.
+    /// Returns the owner that a row shows.
     pub(super) fn owner(&self, ledger: &Ledger, index: OwnerIndex) -> Owner {
         self.together.get(&index).map_or_else(|| ledger.owner(index), |group| &group.owner).clone()
     }
 
-    /// Each owner that shares a row, with what the row is of.
+    /// Returns each owner that shares a row, with the owner that the row shows.
     pub(super) fn members(&self, ledger: &Ledger) -> BTreeMap<Owner, Owner> {
         self.of
             .keys()
@@ -81,7 +81,7 @@ impl Groups {
             .collect()
     }
 
-    /// The owners of a row.
+    /// Returns the owners of a row.
     pub(super) fn members_of(&self, index: OwnerIndex) -> impl Iterator<Item = OwnerIndex> {
         let shares = self.together.contains_key(&index);
         let members =
@@ -89,7 +89,7 @@ impl Groups {
         members.chain((!shares).then_some(index))
     }
 
-    /// Has everything that a row is of ended?
+    /// Returns whether all owners of a row have ended.
     pub(super) fn has_ended(&self, ledger: &Ledger, index: OwnerIndex) -> bool {
         self.together.get(&index).map_or_else(|| ledger.ended_ns(index).is_some(), |group| group.ended)
     }

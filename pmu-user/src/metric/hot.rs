@@ -1,5 +1,6 @@
-//! What samples hit: functions, with their lines, and stacks; and how far user stacks lead. The kernel follows frame pointers, which most
-//! distributions' libraries do not keep, and of stacks that are unwound by DWARF only the innermost part is copied.
+//! Functions and stacks that samples hit, with their lines, and the ends of user stacks. The kernel follows
+//! frame pointers, which most distributions' libraries do not keep. Of stacks that are unwound by DWARF only
+//! the innermost part is copied.
 
 mod brief;
 mod ends;
@@ -41,104 +42,104 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// Where samples hit, as far as it can be named.
+/// Code that samples hit, as far as it can be named.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Frame {
-    /// A function.
+    /// Function with a name.
     Function {
-        /// Its name.
+        /// Name of the function.
         name: Untrusted,
-        /// File it is in; `None` for the kernel's own.
+        /// File that contains it; `None` for the kernel.
         module: Option<Untrusted>,
-        /// Its build id.
+        /// Build id of that file.
         build_id: Option<String>,
-        /// Is it inlined in the next one of its stack?
+        /// Whether it is inlined in the next one of its stack.
         inlined: bool,
     },
-    /// An address in a file that has no symbols; of a function, where that begins.
+    /// Address in a file without symbols; of a function, its first address.
     Offset {
-        /// File.
+        /// Path of the file.
         module: Untrusted,
-        /// Its build id.
+        /// Build id of the file.
         build_id: Option<String>,
-        /// Offset in it.
+        /// Offset in the file.
         offset: u64,
     },
-    /// An address of which nothing else is known.
+    /// Address of which nothing else is known.
     Address(u64),
-    /// What is beyond the most that is kept apart.
+    /// Code beyond the maximum that is distinguished.
     Rest,
-    /// No code: here a stack lacks frames.
+    /// Placeholder for frames that a stack lacks.
     Cut(Cut),
 }
 
-/// Samples that hit a function.
+/// Samples that hit one function.
 #[derive(Clone, Debug)]
 pub struct HotFunction {
-    /// Where.
+    /// Function, or the code in place of it.
     pub frame: Frame,
-    /// In kernel mode?
+    /// Whether it ran in kernel mode.
     pub kernel: bool,
-    /// Whose.
+    /// Owner of the samples.
     pub owner: Owner,
-    /// Samples of the first event.
+    /// Number of samples of the first event.
     pub samples: u64,
-    /// Share of all samples that the first event took of the target (0 to 1), each by its weight.
+    /// Share of all samples of the first event that hit the target (0 to 1), each by its weight.
     pub share: Known,
-    /// What every event says; none where only a clock samples.
+    /// Estimates of every event; empty where only a clock samples.
     pub events: Vec<HotEvent>,
-    /// Ratios of what they say.
+    /// Ratios of these estimates.
     pub ratios: Vec<RatioReport>,
     /// Samples by event, with their weights.
     pub tallies: Vec<WeightedSamples>,
-    /// Its lines, the hottest first.
+    /// Lines of the function, the hottest first.
     pub lines: Vec<HotLine>,
     /// Functions inlined in it that samples hit, those with most samples first.
     pub inlined: Vec<HotInlined>,
-    /// Build id of its file.
+    /// Build id of the function's file.
     pub build_id: Option<String>,
-    /// Why it has no name, if it has none.
+    /// Reason why it has no name, if it has none.
     pub unnamed: Option<String>,
 }
 
-/// What an event says about a function.
+/// Samples and estimate of one event in a function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HotEvent {
-    /// What the event is called.
+    /// Name of the event.
     pub name: String,
-    /// Samples.
+    /// Number of samples.
     pub samples: u64,
     /// Share of the event's samples that hit the target (0 to 1).
     pub share: Known,
-    /// Estimated occurrences.
+    /// Estimated number of occurrences.
     pub count: Value,
 }
 
-/// Samples that hit with one stack.
+/// Samples with one stack.
 #[derive(Clone, Debug)]
 pub struct HotStack {
-    /// Whose.
+    /// Owner of the samples.
     pub owner: Owner,
-    /// Frames, innermost first, kernel before user; inlined functions before those that they are inlined in.
+    /// Frames, innermost first, kernel before user; inlined functions before those in which they are inlined.
     pub frames: Vec<Frame>,
-    /// How many of them are the kernel's.
+    /// Number of frames that are the kernel's.
     pub kernel: usize,
-    /// Samples by event; or how many waits were taken.
+    /// Number of samples by event, or of waits that were taken.
     pub samples: Vec<u64>,
-    /// The same with their weights; those of waits are ns.
+    /// Same samples with their weights; those of waits are ns.
     pub tallies: Vec<WeightedSamples>,
     /// Share of the first event's samples with a stack, or of the time of waits (0 to 1).
     pub share: Known,
-    /// The same samples by the source lines of the frames.
+    /// Same samples by the source lines of the frames.
     pub by_line: Vec<LinedStack>,
 }
 
-/// What makes two samples hit the same function: an owner's, in one file, whatever it is called and wherever it is mapped.
+/// Key that two samples of one function share: owner, mode, build id and frame, wherever the file is mapped.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Key {
     owner: OwnerIndex,
     kernel: bool,
-    /// Build id of its file.
+    /// Build id of the function's file.
     build_id: Option<String>,
     frame: Frame,
 }
@@ -148,11 +149,11 @@ struct Key {
 struct Sum<'a> {
     events: Vec<WeightedSamples>,
     lines: Lines<'a>,
-    /// Samples by event, and where.
+    /// Samples by event at the hottest code, and that code.
     hottest: (Vec<u64>, Option<NamedCode<'a>>),
 }
 
-/// What is listed by event, made long enough to have `event`.
+/// Returns the entry of `event` in a list by event, which is extended to contain it.
 pub(super) fn of_event<T: Clone + Default>(list: &mut Vec<T>, event: u32) -> &mut T {
     let event = event as usize;
     if list.len() <= event {
@@ -161,13 +162,14 @@ pub(super) fn of_event<T: Clone + Default>(list: &mut Vec<T>, event: u32) -> &mu
     &mut list[event]
 }
 
-/// Samples of the first event.
+/// Returns the number of samples of the first event.
 pub(super) fn samples(interval: &Interval) -> u64 {
     let of_first = interval.hot.iter().filter(|(key, _)| key.event == 0);
     of_first.map(|(_, tally)| tally.samples).fold(0, u64::saturating_add)
 }
 
-/// Hot functions of each owner, most samples of the first event first, and the samples of each event that they are of.
+/// Returns the hot functions of each owner, most samples of the first event first, and the total samples of
+/// each event.
 pub(super) fn functions(
     ledger: &Ledger,
     interval: &Interval,
@@ -175,7 +177,7 @@ pub(super) fn functions(
 ) -> (Vec<HotFunction>, Vec<WeightedSamples>) {
     let mut totals: Vec<WeightedSamples> = Vec::new();
     let mut sums: HashMap<Key, Sum<'_>> = HashMap::new();
-    // In order, because sums of weights depend on it in their last digits.
+    // In sorted order, because the last digits of sums of weights depend on it.
     let mut hot: Vec<(&HotKey, &WeightedSamples)> = interval.hot.iter().collect();
     hot.sort_unstable_by_key(|(key, _)| (key.owner, key.at, key.event));
     for code in hot.chunk_by(|(a, _), (b, _)| (a.owner, a.at) == (b.owner, b.at)) {
@@ -211,30 +213,30 @@ pub(super) fn functions(
     (functions, totals)
 }
 
-/// What functions are ordered by.
+/// Returns the key by which functions are ordered.
 fn order(function: &HotFunction) -> impl Ord + use<> {
     let others: Vec<u64> = function.events.iter().map(|event| event.samples).collect();
-    // Weights are positive, so their bits are ordered as they are.
+    // Weights are positive, so their bits have the same order.
     let weight = function.share.estimate.to_bits();
     let key = (function.samples, others, function.frame.clone(), function.owner.clone(), function.kernel);
     (weight, key)
 }
 
-/// How the share of an event's samples is computed.
+/// Returns the function that computes the share of an event's samples.
 pub(super) fn share_of(scale: &Scale, event: usize) -> Share {
     if scale.is_exact(event) { exact_share } else { share }
 }
 
-/// Share of `all` that `part` is, where both are all that there was.
+/// Returns the share of `part` in `all`, where both are complete.
 fn exact_share(part: &WeightedSamples, all: &WeightedSamples) -> Known {
     let estimate = if all.samples == 0 { 0.0 } else { part.weighted / all.weighted };
     Known { estimate, low: estimate, high: estimate, coverage: 1.0, how: How::Counted }
 }
 
-/// Share of `all` that `part` is, each sample by its weight.
+/// Returns the share of `part` in `all`, each sample by its weight.
 pub(super) fn share(part: &WeightedSamples, all: &WeightedSamples) -> Known {
     let estimate = if all.samples == 0 { 0.0 } else { part.weighted / all.weighted };
-    // So many samples of one weight would say as much.
+    // Number of samples of equal weight with the same information.
     let worth = if all.samples == 0 { 0.0 } else { all.weighted * all.weighted / all.squares };
     let (low, high) = share_bounds(estimate * worth, worth);
     Known { estimate, low, high, coverage: 1.0, how: How::Sampled }
@@ -264,12 +266,12 @@ fn function(owner: Owner, key: Key, sum: Sum<'_>, totals: &[WeightedSamples], sc
     }
 }
 
-/// Samples of an event.
+/// Returns the samples of an event.
 fn of(list: &[WeightedSamples], event: usize) -> WeightedSamples {
     list.get(event).copied().unwrap_or_default()
 }
 
-/// What every event says about a function that `tallies` hit, of `totals` in all.
+/// Returns the estimates of every event for a function that `tallies` hit, of `totals` in all.
 fn events(tallies: &[WeightedSamples], totals: &[WeightedSamples], scale: &Scale) -> Vec<HotEvent> {
     let event = |(event, worth): (usize, &Worth)| {
         let tally = of(tallies, event);
@@ -283,7 +285,7 @@ fn events(tallies: &[WeightedSamples], totals: &[WeightedSamples], scale: &Scale
     scale.events.iter().enumerate().map(event).collect()
 }
 
-/// Hot stacks, most samples first.
+/// Returns the hot stacks, most samples first.
 pub(super) fn stacks(ledger: &Ledger, interval: &Interval, scale: &Scale) -> Vec<HotStack> {
     let of_events = interval.stacks.iter().filter(|(key, _)| key.event != OFF_CPU);
     let mut stacks = add_up(ledger, of_events, |_| 0, share_of(scale, 0));
@@ -293,11 +295,11 @@ pub(super) fn stacks(ledger: &Ledger, interval: &Interval, scale: &Scale) -> Vec
     stacks
 }
 
-/// Share of the second that the first is.
+/// Function that computes the share of its first argument in its second.
 pub(super) type Share = fn(&WeightedSamples, &WeightedSamples) -> Known;
 
-/// Stacks of an interval by what makes them one: an owner, how many frames are the kernel's, and the frames. So many of the innermost are
-/// left out as `skip` says of the kernel's.
+/// Adds up stacks of an interval by owner, number of kernel frames, and frames. Of the kernel's innermost
+/// frames as many are left out as `skip` returns.
 pub(super) fn add_up<'a>(
     ledger: &Ledger,
     stacks: impl Iterator<Item = (&'a StackKey, &'a WeightedSamples)>,
@@ -307,13 +309,13 @@ pub(super) fn add_up<'a>(
     let mut all = WeightedSamples::default();
     let mut sums: HashMap<(OwnerIndex, usize, Vec<Frame>), StackSum> = HashMap::new();
     let mut known: HashSet<Arc<Line>> = HashSet::new();
-    // In order, because sums of weights depend on it in their last digits.
+    // In sorted order, because the last digits of sums of weights depend on it.
     let mut stacks: Vec<(&StackKey, &WeightedSamples)> = stacks.collect();
     stacks.sort_unstable_by_key(|(key, _)| *key);
     for (StackKey { event, owner, frames }, tally) in stacks {
         let kernel = frames.iter().take_while(|&&at| is_kernel(at)).count();
         let (mut frames, mut lines) = expanded(ledger, frames, &mut known);
-        // Nothing is inlined in the kernel's: that has no DWARF here.
+        // Kernel frames contain no inlined functions: DWARF of the kernel is not read here.
         let skipped = skip(&frames[..kernel]);
         frames.drain(..skipped);
         lines.drain(..skipped);
@@ -358,7 +360,8 @@ fn frame(named: NamedCode<'_>, at: At) -> Frame {
     }
 }
 
-/// Largest key first. The keys hold everything that tells two rows apart, so that the order never depends on a hash.
+/// Sorts rows by the key, largest first. The keys hold everything that distinguishes two rows, so that the
+/// order never depends on a hash.
 pub(super) fn sort<T, K: Ord>(rows: &mut [T], key: impl Fn(&T) -> K) {
     rows.sort_by_cached_key(|row| std::cmp::Reverse(key(row)));
 }

@@ -1,4 +1,4 @@
-//! Interrupt handlers: how long each had the CPUs, and whose tasks it interrupted.
+//! Interrupt handlers: the time that each had the CPUs, and the owners that it interrupted.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -12,47 +12,47 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// One handler on one CPU.
+/// Runs of one handler on one CPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HandlerReport {
-    /// The CPU.
+    /// CPU of the runs.
     pub cpu: Cpu,
-    /// The handler.
+    /// Handler of the runs.
     pub handler: Handler,
-    /// Of a line, what drivers call it.
+    /// Name of a line, as given by drivers.
     pub name: Option<Untrusted>,
     /// Runs that ended.
     pub runs: HandlerRuns,
 }
 
 impl HandlerReport {
-    /// What it is called, escaped for a terminal: a line as drivers call it, with its number.
+    /// Returns the name, escaped for a terminal: a line by its drivers' name, with its number.
     #[must_use]
     pub fn called(&self) -> String {
         called(self.handler, self.name.as_ref())
     }
 }
 
-/// What a handler is called: a line as drivers call it, with its number.
+/// Returns the name of a handler: a line by its drivers' name, with its number.
 pub(super) fn called(handler: Handler, name: Option<&Untrusted>) -> String {
     let own = handler.name();
     name.map_or_else(|| own.clone(), |name| format!("{} ({own})", name.terminal()))
 }
 
-/// One handler on all CPUs.
+/// Runs of one handler on all CPUs.
 #[derive(Clone, Debug)]
 pub struct HandlerSum {
-    /// The handler.
+    /// Handler of the runs.
     pub handler: Handler,
-    /// What it is called, escaped for a terminal.
+    /// Name of the handler, escaped for a terminal.
     pub called: String,
     /// Runs that ended.
     pub runs: HandlerRuns,
-    /// The CPU on which it had most time.
+    /// CPU on which it had most time.
     pub most_on: Cpu,
 }
 
-/// Handlers on all CPUs, those with most time first, of rows that stand in that order.
+/// Returns handlers on all CPUs, those with most time first, of rows in that order.
 #[must_use]
 pub fn by_handler(rows: &[HandlerReport]) -> Vec<HandlerSum> {
     let mut all: BTreeMap<Handler, HandlerSum> = BTreeMap::new();
@@ -70,22 +70,22 @@ pub fn by_handler(rows: &[HandlerReport]) -> Vec<HandlerSum> {
     all
 }
 
-/// Whom handlers interrupted, on all CPUs, in ns.
+/// Time of handlers on all CPUs by the interrupted task, in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InterruptedBy {
     /// Time of all handlers.
     pub time_ns: u64,
-    /// Of it, they interrupted the idle task.
+    /// Part of it in which they interrupted the idle task.
     pub idle_ns: u64,
-    /// Of it, they interrupted tasks that no owner counts for.
+    /// Part of it in which they interrupted tasks without an owner.
     pub others_ns: u64,
-    /// Runs that were lost: their begin and end did not fit together.
+    /// Number of runs that were lost: their begin and end did not match.
     pub missed: u64,
 }
 
-/// Handlers of an interval, those with most time first; none where they were stopped.
+/// Returns the handlers of an interval, those with most time first; empty where they were stopped.
 pub(super) fn handlers(ledger: &Ledger, interval: &Interval) -> Vec<HandlerReport> {
-    // What was counted until then is not a number of the interval.
+    // Counts up to the stop do not cover the interval.
     if interval.stopped(Work::Interrupts).is_some() {
         return Vec::new();
     }
@@ -104,7 +104,7 @@ pub(super) fn handlers(ledger: &Ledger, interval: &Interval) -> Vec<HandlerRepor
     handlers
 }
 
-/// Whom they interrupted; `None` where handlers do not count.
+/// Returns the time of handlers by the interrupted task; `None` where handlers are not counted.
 pub(super) fn interrupted_by(header: &TasksHeader, interval: &Interval) -> Option<InterruptedBy> {
     if header.plan.interrupts.is_no() || interval.stopped(Work::Interrupts).is_some() {
         return None;
@@ -119,7 +119,7 @@ pub(super) fn interrupted_by(header: &TasksHeader, interval: &Interval) -> Optio
     Some(sum)
 }
 
-/// Which metrics a plan has.
+/// Returns the metrics that a plan has.
 pub(super) const fn wanted(wanted: Interrupts) -> &'static [Metric] {
     match wanted {
         Interrupts::Yes => &metric::INTERRUPTS,
@@ -127,13 +127,13 @@ pub(super) const fn wanted(wanted: Interrupts) -> &'static [Metric] {
     }
 }
 
-/// Does the kernel leave the time of handlers out of that of tasks (CONFIG_IRQ_TIME_ACCOUNTING)?
+/// Returns whether the kernel leaves the time of handlers out of that of tasks (CONFIG_IRQ_TIME_ACCOUNTING).
 pub(super) fn are_left_out(interval: &Interval) -> bool {
     let mut times = interval.cpus.values().filter_map(|counts| counts.time);
     times.any(|time| time.interrupts_ns.is_some())
 }
 
-/// The metrics of [`wanted`] with their values, of an owner with this CPU time.
+/// Returns the metrics of [`wanted`] with their values, of an owner with this CPU time.
 pub(super) fn metrics(
     (header, interval): (&TasksHeader, &Interval),
     counts: &Counts,

@@ -1,4 +1,4 @@
-//! Limits of cgroups, as their files say.
+//! Limits of cgroups, as their files report them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,32 +16,32 @@ use crate::{
     table::metric::{self, Metric},
 };
 
-/// What a cgroup's files say.
+/// Limits and usage in a cgroup's files.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limited {
-    /// Which.
+    /// Cgroup with the limits.
     pub owner: Owner,
-    /// In the order of the catalogue.
+    /// Values in the order of the catalogue.
     pub values: Vec<(Metric, Value)>,
     /// Limits of its I/O.
     pub io: Vec<IoLimited>,
 }
 
-/// A limit of I/O at a block device.
+/// Limit of I/O at a block device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IoLimited {
-    /// The device and what is done to it.
+    /// Device and operation that the limit covers.
     pub subject: Subject,
-    /// Which limit.
+    /// Metric of the limit.
     pub metric: Metric,
-    /// The most, in the metric's unit.
+    /// Maximum in the metric's unit.
     pub value: Value,
-    /// As it is set.
+    /// Limit as it is set.
     pub limit: IoLimit,
 }
 
 impl Limited {
-    /// All of an interval.
+    /// Returns the limits of all cgroups in an interval.
     pub(super) fn of(interval: &Interval) -> Vec<Self> {
         let owners: BTreeSet<&Owner> = interval.limits.keys().chain(interval.io_limits.keys()).collect();
         let report = |owner: &Owner| Self {
@@ -52,7 +52,7 @@ impl Limited {
         owners.into_iter().map(report).collect()
     }
 
-    /// A number, if the cgroup has it.
+    /// Returns a number, if the cgroup has it.
     pub fn value(&self, of: &Metric) -> Option<&Known> {
         self.values.iter().find(|(metric, _)| metric == of)?.1.known()
     }

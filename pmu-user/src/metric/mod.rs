@@ -1,4 +1,5 @@
-//! From an interval to a report: every number with its interval and coverage, or with the reason why it is missing.
+//! Computation of a report from an interval: every number with its interval and coverage, or the reason why
+//! it is missing.
 
 pub mod annotate;
 mod blind;
@@ -73,37 +74,37 @@ use crate::{
     model::{Interval, Ledger},
 };
 
-/// What an interval says, with a part for each source of the run.
+/// Numbers of an interval, with a part for each source of the run.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Of tasks.
+    /// Report on tasks.
     pub tasks: Option<TasksReport>,
-    /// Of I/O.
+    /// Report on I/O.
     pub io: Option<io::IoReport>,
     /// Counts without owners.
     pub counts: Option<stat::Stat>,
-    /// What of any source is not measured, and why.
+    /// Measurements of any source that are missing, and why.
     pub missing: Vec<Absent>,
     /// Cgroups that became targets since counting started.
     pub followed: Vec<Followed>,
-    /// From when to when it is, in ns since counting started, where a span of a recording was asked for.
+    /// Start and end of the report, in ns since counting started, where a span of a recording was requested.
     pub span: Option<(u64, u64)>,
-    /// What was lost of any source, by reason. Empty if nothing was.
+    /// Number of lost records of all sources, by reason. Empty if none were lost.
     pub losses: BTreeMap<String, u64>,
-    /// What stands out, of the whole run.
+    /// Findings of the whole run.
     pub findings: Vec<finding::Finding>,
-    /// What pmbpf itself cost since counting started; `None` where nothing but counters was opened.
+    /// Cost of pmbpf itself since counting started; `None` where nothing but counters was opened.
     pub cost: Option<CostReport>,
 }
 
-/// A cgroup that became a target while counting went on, because a name came to mean it.
+/// Cgroup that became a target during counting, because a name came to refer to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Followed {
-    /// The cgroup.
+    /// Cgroup that is followed.
     pub owner: Owner,
-    /// When, in ns since counting started.
+    /// Time at which it became a target, in ns since counting started.
     pub at_ns: u64,
-    /// How long it had been there by then, in ns, if that is known: what ran in it before may not be counted.
+    /// Age of the cgroup at that time, in ns, if known: earlier activity in it may not be counted.
     pub late_ns: Option<u64>,
 }
 
@@ -115,7 +116,7 @@ impl From<drain::Followed> for Followed {
 }
 
 impl Report {
-    /// Adds what was lost, by reason.
+    /// Adds numbers of lost records, by reason.
     pub fn lose<'a>(&mut self, losses: impl IntoIterator<Item = (&'a String, &'a u64)>) {
         for (reason, count) in losses {
             let lost = self.losses.entry(reason.clone()).or_default();
@@ -123,7 +124,7 @@ impl Report {
         }
     }
 
-    /// The owners that numbers belong to, those of tasks first, most CPU time first; some come more than once.
+    /// Returns the owners of numbers, those of tasks first, most CPU time first. Some appear more than once.
     pub fn owners(&self) -> impl Iterator<Item = &Owner> {
         let of_tasks =
             self.tasks.iter().flat_map(|tasks| &tasks.owners).filter_map(|owner| owner.who.owner());
@@ -136,7 +137,7 @@ impl Report {
         of_tasks.chain(of_io).chain(of_counts)
     }
 
-    /// Leaves out the numbers of owners that are not to be kept. Those of the target and of the host stay.
+    /// Removes the numbers of owners that are not kept. Those of the target and of the host stay.
     pub fn keep_owners(&mut self, is_kept: impl Fn(&Owner) -> bool) {
         let of_kept = |who: &OwnerOrTarget| who.owner().is_none_or(&is_kept);
         if let Some(tasks) = &mut self.tasks {
@@ -153,8 +154,8 @@ impl Report {
         self.findings.iter_mut().for_each(|finding| finding.symptoms.retain(is_of_kept));
     }
 
-    /// Gives owners one name in all sources: tasks see what a process executes, I/O only what it was called when it first moved something.
-    /// Processes of one program are together in both.
+    /// Gives owners the same name in all sources. Tasks carry the name of the executed program, I/O only the
+    /// name at a process's first transfer. Processes of one program are combined in both.
     pub fn name_alike(&mut self) {
         let Some(io) = &mut self.io else { return };
         let owners = self.tasks.iter().flat_map(|tasks| &tasks.owners);
@@ -171,7 +172,7 @@ impl Report {
         io.put_together(folded.map_or(&BTreeMap::new(), |folded| &folded.members));
     }
 
-    /// Adds what one source cost.
+    /// Adds the cost of one source.
     pub fn spend(&mut self, cost: CostReport) {
         self.cost = Some(match self.cost.take() {
             Some(first) => first.beside(cost),
@@ -180,41 +181,42 @@ impl Report {
     }
 }
 
-/// What an interval says of tasks. Plain data; views only choose words and columns.
+/// Numbers of an interval on tasks. Plain data: views only choose words and columns.
 #[derive(Clone, Debug)]
 pub struct TasksReport {
     /// Start, in ns since counting started.
     pub from_ns: u64,
     /// Length in ns.
     pub length_ns: u64,
-    /// For how long of it the target could run, in ns: a command, from when it was let go to its end; of it CPU time is a share.
+    /// Time in ns in which the target could run: a command, from its start to its end. CPU time is a share of
+    /// it.
     pub target_ns: u64,
-    /// Metrics of the CPU model, or why there are none.
+    /// Metrics of the CPU model, or the reason why there are none.
     pub topdown: Result<Vec<TopDown>, String>,
-    /// Everything that the target did.
+    /// Metrics of the target as a whole.
     pub total: OwnerReport,
-    /// Per owner, most CPU time first. A cgroup's numbers hold its subtree's.
+    /// Metrics per owner, most CPU time first. A cgroup's numbers include its subtree's.
     pub owners: Vec<OwnerReport>,
     /// Cgroups that ended.
     pub ended: Vec<Owner>,
     /// Functions that samples hit, of each owner, most first.
     pub hot: Vec<HotFunction>,
-    /// The same whoever ran them.
+    /// Functions that samples hit, regardless of the owner.
     pub functions: Vec<TargetFunction>,
-    /// The modules that they are in.
+    /// Modules of these functions.
     pub modules: Vec<HotModule>,
     sampled: hot::Sampled,
-    /// Samples of the first event that hit the target, whichever functions are listed.
+    /// Samples of the first event that hit the target, regardless of which functions are listed.
     pub hot_samples: u64,
     /// Stacks that samples hit, most first.
     pub stacks: Vec<HotStack>,
-    /// The same stacks as caller trees; only of the whole run, and by [`TasksReport::grow_callers`].
+    /// Same stacks as caller trees; only of the whole run, and by [`TasksReport::grow_callers`].
     pub callers: Vec<Callers>,
-    /// Stacks of tasks that block, those with most time first; none where they were not taken.
+    /// Stacks of tasks that block, those with most time first; empty where they were not taken.
     pub off_cpu_stacks: Vec<HotStack>,
-    /// The same as caller trees, likewise.
+    /// Same stacks as caller trees, also only of the whole run.
     pub off_cpu_callers: Vec<Callers>,
-    /// How far the user stacks lead; none where no stacks were taken.
+    /// Ends of the user stacks; `None` where no stacks were taken.
     pub stack_ends: Option<StackEnds>,
     /// Rows of programs, if several processes of one ran.
     pub folded: Option<Folded>,
@@ -224,15 +226,16 @@ pub struct TasksReport {
     pub limits: Vec<Limited>,
     /// Pressure (PSI) of the host and of cgroups.
     pub pressure: Vec<Pressure>,
-    /// Who had the CPUs that tasks waited for, of the target first; none where a recording does not tell.
+    /// Culprits of the tasks' waits for CPUs, of the target first; empty where a recording does not contain
+    /// them.
     pub waited: Vec<culprit::Waited>,
-    /// Interrupt handlers by CPU, those with most time first; none where they do not count.
+    /// Interrupt handlers by CPU, those with most time first; empty where they are not counted.
     pub handlers: Vec<interrupt::HandlerReport>,
-    /// Whom they interrupted; `None` where they do not count.
+    /// Tasks that handlers interrupted; `None` where handlers are not counted.
     pub interrupted_by: Option<interrupt::InterruptedBy>,
-    /// Blind time.
+    /// Blind time of the target and of the CPUs.
     pub blind: Blind,
-    /// How complete the numbers are.
+    /// Completeness of the numbers.
     pub quality: Quality,
 }
 
@@ -293,7 +296,7 @@ impl TasksReport {
         report
     }
 
-    /// Leaves out the numbers of owners that are not to be kept.
+    /// Removes the numbers of owners that are not kept.
     fn keep_owners(&mut self, is_kept: &impl Fn(&Owner) -> bool) {
         let of_kept = |who: &OwnerOrTarget| who.owner().is_none_or(is_kept);
         self.owners.retain(|owner| of_kept(&owner.who));

@@ -1,35 +1,35 @@
-//! Names of cgroups in a report: whose each is, put to every owner that it has. They are told by path, whatever the source, and are no part
-//! of who an owner is.
+//! Names of cgroups in a report: the identity of each, set in every owner. They are found by path, regardless
+//! of the source, and are not a part of an owner's identity.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::{OwnerOrTarget, Report, TasksReport, culprit::Culprit, finding::Finding, io::Subject};
 use crate::{drain::Owner, machine::container::Identity, untrusted::Untrusted};
 
-/// Whose cgroups are, by path.
+/// Identities of cgroups, by path.
 pub type CgroupNames = BTreeMap<Untrusted, Identity>;
 
-/// Cgroups that are remembered although a report has none of them; where a report has that many, twice as many. Beyond that only those
-/// that a runtime named, or whose name had others before.
+/// Number of cgroups that are kept although a report has none of them; twice the report's number where that
+/// is larger. Beyond that only those remain that a runtime named, or that share their name with earlier ones.
 const KEPT_MAX: usize = 4096;
-/// Cgroups that are remembered at all; beyond that, counting generations begins anew.
+/// Maximum number of cgroups that are kept; beyond that, the numbering of generations starts again.
 const NAMED_MAX: usize = 65_536;
 
-/// Cgroups of one name that were there one after the other: containers that started again, units. A cgroup's id is larger than that of
+/// Successive cgroups of one name: containers that started again, units. A cgroup's id is larger than that of
 /// any before it (fs/kernfs/dir.c, `__kernfs_new_node`).
 #[derive(Clone, Debug, Default)]
 pub struct Generations {
     /// Ids by name, the oldest first.
     by_name: HashMap<String, Vec<u64>>,
-    /// Ids that are there, and whether by a name that a runtime gave.
+    /// Known ids, and whether a runtime gave the name.
     known: HashMap<u64, bool>,
-    /// Has any name several?
+    /// Whether any name has several ids.
     has_several: bool,
     kept_max: usize,
 }
 
 impl Generations {
-    /// Takes a cgroup that a report has.
+    /// Adds a cgroup of a report.
     fn meet(&mut self, owner: &Owner) {
         let Owner::Cgroup { id, identity, .. } = owner else { return };
         let is_named = identity.is_some();
@@ -44,7 +44,8 @@ impl Generations {
         self.has_several |= ids.len() > 1;
     }
 
-    /// Forgets cgroups if there are many: those that are not in `report`, that no runtime named, and whose name had no others.
+    /// Forgets cgroups if there are many: those that are not in `report`, have no runtime's name, and share
+    /// their name with no other.
     fn keep_within_bounds(&mut self, report: &mut Report) {
         if self.known.len() <= self.kept_max.max(KEPT_MAX) {
             return;
@@ -73,7 +74,7 @@ impl Generations {
         }
     }
 
-    /// Which of its name a cgroup is, from 1, if there were several.
+    /// Returns the generation of a cgroup among those of its name, from 1, if there are several.
     fn of(&self, owner: &Owner) -> Option<u32> {
         let Owner::Cgroup { id, .. } = owner else { return None };
         let ids = self.by_name.get(&owner.in_words()).filter(|ids| ids.len() > 1)?;
@@ -82,7 +83,7 @@ impl Generations {
 }
 
 impl Report {
-    /// Puts to every cgroup whose it is, as far as `names` tell, and which of its name.
+    /// Sets the identity of every cgroup, as far as `names` contain it, and its generation.
     pub fn name_cgroups(&mut self, names: &CgroupNames, generations: &mut Generations) {
         self.each_owner(|owner| {
             if let Owner::Cgroup { path, identity, .. } = owner {
@@ -102,7 +103,7 @@ impl Report {
         });
     }
 
-    /// Every owner that any row has.
+    /// Calls `name` for every owner of any row.
     fn each_owner(&mut self, mut name: impl FnMut(&mut Owner)) {
         if let Some(tasks) = &mut self.tasks {
             tasks.each_owner(&mut name);
@@ -132,7 +133,7 @@ fn each(who: &mut OwnerOrTarget, name: &mut impl FnMut(&mut Owner)) {
 }
 
 impl TasksReport {
-    /// Every owner that any row has.
+    /// Calls `name` for every owner of any row.
     fn each_owner(&mut self, name: &mut impl FnMut(&mut Owner)) {
         let mut owners = vec![&mut self.owners];
         let hot = self.hot.iter_mut().chain(self.functions.iter_mut().map(|function| &mut function.hot));
@@ -182,7 +183,7 @@ mod tests {
         metric::Report,
     };
 
-    /// A report that has cgroups with these ids and paths, in this order.
+    /// Returns the names in a report of cgroups with these ids and paths, in this order.
     fn named(ids: &[(u64, &str)], names: &CgroupNames, generations: &mut Generations) -> Vec<String> {
         let followed = |(id, path): &(u64, &str)| {
             let cgroup = Cgroup { path: (*path).into(), id: CgroupId(*id) };
@@ -208,7 +209,7 @@ mod tests {
         assert_eq!(named(&[(12, "/x"), (5, "/x")], &names, &mut generations), ["/x #2", "/x"]);
         names.extend([("/a".into(), container("a")), ("/b".into(), container("b"))]);
         assert_eq!(named(&[(20, "/b"), (9, "/a")], &names, &mut generations), ["web #2", "web"]);
-        // An interval that has the second one alone.
+        // An interval with the second one alone.
         assert_eq!(named(&[(20, "/b")], &names, &mut generations), ["web #2"]);
         let owner = Owner::cgroup(0, "/x".into());
         generations.meet(&owner);

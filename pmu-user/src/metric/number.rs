@@ -1,4 +1,4 @@
-//! Numbers of a report, one after the other, whichever source they are from: what formats for machines write.
+//! Numbers of a report in sequence, regardless of their source: the content of formats for machines.
 
 use std::borrow::Cow;
 
@@ -20,14 +20,14 @@ use crate::{
     },
 };
 
-/// Whose a number is.
+/// Owner to which a number is attributed.
 #[derive(Clone, Copy, Debug)]
 pub enum Attribution<'a> {
-    /// The host's.
+    /// Host as a whole.
     Host,
-    /// Everything's that was asked for, together.
+    /// Everything that was requested, together.
     Target,
-    /// One owner's.
+    /// One owner of the target.
     Owner(&'a Owner),
 }
 
@@ -40,54 +40,54 @@ impl<'a> From<&'a OwnerOrTarget> for Attribution<'a> {
     }
 }
 
-/// A number of a report.
+/// Number of a report.
 #[derive(Clone, Debug)]
 pub struct Number<'a> {
-    /// Whose it is.
+    /// Owner to which it is attributed.
     pub whose: Attribution<'a>,
-    /// What it is about, beside CPUs: never an owner.
+    /// Subject of the number other than CPUs: never an owner.
     pub subject: Option<&'a Subject>,
-    /// Its metric.
+    /// Metric of the number.
     pub metric: Cow<'a, str>,
-    /// The metric that it is a part, or another reading, of.
+    /// Metric of which it is a part or another reading.
     pub parent: Option<Cow<'a, str>>,
     /// Unit of its value.
     pub unit: &'a str,
-    /// What is known.
+    /// Value or distribution of the number.
     pub content: Content<'a>,
-    /// What only some numbers have.
+    /// Properties that only some numbers have.
     pub details: Details<'a>,
 }
 
-/// What is known of a metric.
+/// Value or distribution of a metric.
 #[derive(Clone, Debug)]
 pub enum Content<'a> {
-    /// A value, or why there is none.
+    /// Value, or the reason why it is missing.
     Value(Cow<'a, Value>),
-    /// A distribution of values, or why there is none.
+    /// Distribution of values, or the reason why it is missing.
     Distribution(Result<&'a Distribution, &'a str>),
 }
 
-/// What only some numbers have.
+/// Properties that only some numbers have.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Details<'a> {
-    /// How it is known whose it is.
+    /// Way in which the attribution is known.
     pub label: Option<Label>,
-    /// What else a reader must know.
+    /// Further information for the reader.
     pub note: Option<&'a str>,
-    /// Its place in a tree of metrics, and whether it is over its threshold.
+    /// Place in a tree of metrics, and whether the number is over its threshold.
     pub node: Option<(&'a Shape, Option<bool>)>,
-    /// The core PMU that it is of, where cores differ.
+    /// Core PMU to which it applies, where cores differ.
     pub pmu: Option<&'a str>,
-    /// Samples that it rests on.
+    /// Number of samples on which it rests.
     pub samples: Option<u64>,
-    /// The counters that it was read from.
+    /// Counters from which it was read.
     pub counters: Option<&'a stat::Row>,
-    /// The CPUs that it is of, where they have rows of their own.
+    /// CPUs to which it applies, where they have separate rows.
     pub place: Option<&'a Place>,
-    /// Who had the CPU, of a wait that is charged to somebody.
+    /// Culprit to which a wait is charged.
     pub culprit: Option<&'a Culprit>,
-    /// The time that a rate or a share is of, in ns, where that is not the interval's to the last.
+    /// Time to which a rate or a share applies, in ns, where it is not exactly the interval's.
     pub over_ns: Option<u64>,
 }
 
@@ -105,7 +105,7 @@ impl<'a> Number<'a> {
         }
     }
 
-    /// Is it whole, `partial`, `missing`, or `unsupported` on this host?
+    /// Returns the status: `ok`, `partial`, `missing`, or `unsupported` on this host.
     pub fn status(&self) -> &'static str {
         let known = match &self.content {
             Content::Value(value) => value.known().map(|known| known.coverage),
@@ -121,7 +121,7 @@ impl<'a> Number<'a> {
         }
     }
 
-    /// Why there is none.
+    /// Returns the reason why it is missing.
     pub fn reason(&self) -> Option<&str> {
         match &self.content {
             Content::Value(value) => value.reason(),
@@ -130,17 +130,18 @@ impl<'a> Number<'a> {
     }
 }
 
-/// When an interval began, in ns since counting did, and how long it was.
+/// Start of an interval, in ns since counting started, and its length.
 pub type Frame = (u64, u64);
-/// Numbers, one after the other.
+/// Sequence of numbers.
 pub type Each<'r> = dyn Iterator<Item = Number<'r>> + 'r;
 
 impl Report {
-    /// Gives the numbers of each source to `write`, with the interval that they are of: sources are drained one after the other.
+    /// Passes the numbers of each source to `write`, with their interval: sources are drained one after the
+    /// other.
     ///
     /// # Errors
     ///
-    /// As `write`'s.
+    /// Errors of `write` are returned.
     pub fn by_source<'r, E>(
         &'r self,
         mut write: impl FnMut(Frame, &mut Each<'r>) -> Result<(), E>,
@@ -156,7 +157,8 @@ impl Report {
 }
 
 impl TasksReport {
-    /// Those of the target and its owners, then what they waited by culprit, then those of the CPU model.
+    /// Returns the numbers of the target and its owners, then their waits by culprit, then those of the CPU
+    /// model.
     fn numbers(&self) -> impl Iterator<Item = Number<'_>> {
         let owners = std::iter::once(&self.total).chain(&self.owners).flat_map(OwnerReport::numbers);
         let throttled = self.throttled.iter().flat_map(Throttled::numbers);
@@ -170,7 +172,8 @@ impl TasksReport {
 }
 
 impl TasksReport {
-    /// Those of programs of which several processes ran, which are in the numbers of these as well.
+    /// Returns the numbers of programs of which several processes ran. The processes' numbers include them as
+    /// well.
     pub fn numbers_of_programs(&self) -> impl Iterator<Item = Number<'_>> {
         self.programs().flat_map(OwnerReport::numbers)
     }
@@ -205,7 +208,7 @@ impl OwnerReport {
 }
 
 impl Waited {
-    /// One of each culprit; `coverage` is the share of the switches that were seen.
+    /// Returns one number for each culprit; `coverage` is the share of the switches that were seen.
     fn numbers(&self, coverage: f64) -> impl Iterator<Item = Number<'_>> {
         self.charges.iter().map(move |charge| Number {
             whose: Attribution::from(&self.who),
@@ -246,7 +249,7 @@ impl Pressure {
     }
 }
 
-/// Numbers of one owner.
+/// Returns the numbers of one owner.
 fn of_whom<'a>(
     whose: Attribution<'a>,
     values: &'a [(metric::Metric, Value)],
@@ -282,7 +285,7 @@ impl TopDown {
     }
 }
 
-/// The least and the most that runs of a command counted of something.
+/// Returns the least and the greatest count in runs of a command.
 fn spread(spread: &Spread) -> [Number<'_>; 2] {
     let number = |end: &str, pick: fn(&(f64, f64)) -> f64| {
         let value = match &spread.range {
@@ -307,7 +310,8 @@ impl IoReport {
         self.numbers_of(&self.rows)
     }
 
-    /// Those of programs of which several processes moved something, which are in the numbers of these as well.
+    /// Returns the numbers of programs of which several processes moved something. The processes' numbers
+    /// include them as well.
     pub fn numbers_of_programs(&self) -> impl Iterator<Item = Number<'_>> {
         self.numbers_of(&self.programs)
     }
@@ -345,7 +349,7 @@ impl Stat {
         (duration_ns(self.from), length as u64)
     }
 
-    /// Counts, each followed by what it says about others, then times.
+    /// Returns counts, each followed by its derived number, then times.
     fn numbers(&self) -> impl Iterator<Item = Number<'_>> {
         let counts = self.rows.iter().flat_map(|row| {
             let whose = row.owner.as_ref().map_or(Attribution::Target, Attribution::Owner);

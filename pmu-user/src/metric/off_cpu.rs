@@ -1,4 +1,4 @@
-//! Time off the CPU by what tasks waited for. Kinds add up to the whole.
+//! Time off the CPU by the kind of wait. Kinds add up to the whole.
 
 use pmu_common::off_cpu::{IO, LOCK, RUN_QUEUE, SLEEP, THROTTLED, UNINTERRUPTIBLE};
 
@@ -20,7 +20,7 @@ const KINDS: [(Metric, u32); 6] = [
     (metric::OFF_CPU_SLEEP, SLEEP),
 ];
 
-/// Which metrics a plan has.
+/// Returns the metrics that a plan has.
 pub(super) const fn wanted(wanted: OffCpu) -> &'static [Metric] {
     match wanted {
         OffCpu::Yes => &metric::OFF_CPU,
@@ -28,7 +28,8 @@ pub(super) const fn wanted(wanted: OffCpu) -> &'static [Metric] {
     }
 }
 
-/// The metrics of [`wanted`] with their values. A kind that this kernel does not tell is missing, and its time is in another one.
+/// Returns the metrics of [`wanted`] with their values. A kind that this kernel does not distinguish is
+/// missing, and its time is in another one.
 pub(super) fn metrics(header: &TasksHeader, counts: &Counts, coverage: f64) -> Vec<(Metric, Value)> {
     if header.plan.off_cpu == OffCpu::No {
         return Vec::new();
@@ -37,7 +38,7 @@ pub(super) fn metrics(header: &TasksHeader, counts: &Counts, coverage: f64) -> V
     let all = of.iter().copied().fold(0, u64::saturating_add);
     if all == 0 && counts.switches() == 0 && header.off_cpu.is_some_and(|told| !told.before_first_switch) {
         const WHY: &str =
-            "none of its tasks was met at a switch: attached by address (raw_tp), waits count from there";
+            "none of its tasks was seen at a switch: attached by address (raw_tp), waits count from there";
         return metric::OFF_CPU.iter().map(|metric| (*metric, Value::Missing(WHY.to_owned()))).collect();
     }
     let value = |(metric, kind): (Metric, u32)| match untold(kind, header.off_cpu) {
@@ -49,7 +50,7 @@ pub(super) fn metrics(header: &TasksHeader, counts: &Counts, coverage: f64) -> V
         .collect()
 }
 
-/// Why a kind is not told from others, if it is not.
+/// Returns the reason why a kind is not distinguished from others, if it is not.
 fn untold(kind: u32, told: Option<ToldWaits>) -> Option<&'static str> {
     let told = told.unwrap_or(ToldWaits { futexes: true, throttling: true, before_first_switch: true });
     match kind {

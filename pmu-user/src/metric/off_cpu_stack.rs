@@ -1,5 +1,5 @@
-//! Stacks of tasks that block, by the time that they are blocked. Which waits were taken is chance where there were too many, and every
-//! time says how far that reaches (`pmu_common::off_cpu_stack`).
+//! Stacks of tasks that block, by the time that they are blocked. If there were too many waits, they were
+//! taken at random, and every time has an interval that covers it (`pmu_common::off_cpu_stack`).
 
 #[cfg(test)]
 mod tests;
@@ -11,22 +11,23 @@ use super::{
 };
 use crate::model::{Interval, Ledger, OFF_CPU, WeightedSamples};
 
-/// Stacks, those with most time first.
+/// Returns the stacks, those with most time first.
 pub(super) fn stacks(ledger: &Ledger, interval: &Interval) -> Vec<HotStack> {
     let waits = interval.stacks.iter().filter(|(key, _)| key.event == OFF_CPU);
     let mut stacks = add_up(ledger, waits, of_scheduler, share);
     sort(&mut stacks, |stack| {
-        // Times are positive, so their bits are ordered as they are.
+        // Times are positive, so their bits have the same order.
         let time = stack.tallies.first().map_or(0, |tally| tally.weighted.to_bits());
         (time, stack.frames.clone(), stack.owner.clone(), stack.kernel)
     });
     stacks
 }
 
-/// How many of the kernel's innermost frames are the scheduler's, which every wait has, and those of the program that took the stack.
+/// Returns the number of the kernel's innermost frames to leave out: the scheduler's, which every wait has,
+/// and those of the program that took the stack.
 fn of_scheduler(kernel: &[Frame]) -> usize {
     let is = |frame: &Frame, wanted: &str| match frame {
-        // A compiler may have made a version of its own of it.
+        // A compiler may have made a separate version of it.
         Frame::Function { name, .. } => {
             name.as_bytes().split(|&byte| byte == b'.').next() == Some(wanted.as_bytes())
         }
@@ -37,19 +38,19 @@ fn of_scheduler(kernel: &[Frame]) -> usize {
     inner + 1 + usize::from(outer)
 }
 
-/// The time of waits, in ns.
+/// Returns the time of waits, in ns.
 #[must_use]
 pub fn time(tally: &WeightedSamples) -> Known {
     within(tally.weighted, tally.squares.sqrt(), f64::INFINITY)
 }
 
-/// Share of the time `all` that `part` is.
+/// Returns the share of `part` in the time `all`.
 pub(super) fn share(part: &WeightedSamples, all: &WeightedSamples) -> Known {
     if all.weighted <= 0.0 {
         return within(0.0, 0.0, 1.0);
     }
     let share = part.weighted / all.weighted;
-    // What is not in the part was taken independently of it.
+    // Waits outside the part were taken independently of it.
     let variance =
         (1.0 - share).powi(2) * part.squares + share.powi(2) * (all.squares - part.squares).max(0.0);
     within(share, variance.sqrt() / all.weighted, 1.0)

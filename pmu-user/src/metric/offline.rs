@@ -1,4 +1,4 @@
-//! Counts out of a file → every metric of a model.
+//! Evaluation of every metric of a model from the counts in a file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,42 +13,42 @@ use crate::{
     table::model::{Model, TaskForms},
 };
 
-/// What a file of counts says.
+/// Contents of a file of counts.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct TaskCounts {
-    /// About the machine and the interval, named as in the model's source: `HYPERTHREADING_ON`.
+    /// Constants of the machine and the interval, named as in the model's source: `HYPERTHREADING_ON`.
     #[serde(default)]
     pub constants: BTreeMap<String, Option<f64>>,
-    /// By event, with modifiers as formulas write them; `null` if it was not counted.
+    /// Counts by event, with modifiers as formulas write them; `null` if it was not counted.
     pub counts: BTreeMap<String, Option<f64>>,
 }
 
-/// Every metric, and what of the file nobody needed.
+/// Values of all metrics, and names in the file that were not used.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Evaluated {
-    /// By metric of the model.
+    /// Values by metric of the model.
     pub metrics: Vec<EvaluatedMetric>,
-    /// Events and constants that no formula knows.
+    /// Events that no formula contains.
     pub unknown: Vec<String>,
 }
 
-/// One metric.
+/// Value of one metric.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EvaluatedMetric {
-    /// Its value, in its unit.
+    /// Value in the metric's unit.
     pub value: Value,
-    /// Over its threshold? `None` if it has none.
+    /// Whether it is over its threshold; `None` if it has none.
     pub flagged: Option<bool>,
 }
 
-/// Names that a source describes instead of naming, and ours.
+/// Constants that the source describes instead of naming them: our name and the description.
 const DESCRIBED: [(&str, &str); 1] = [("CPU_COUNT", "system.sockets[0].cpus.count * system.socket_count")];
 
-/// Whether cores run two threads.
+/// Constant that states whether cores run two threads.
 const TWO_THREADS: &str = "HYPERTHREADING_ON";
 
-/// Constants that follow from others: name, other name, factor. A file's ticks are those of its frequency, as the
-/// source's formulas have it.
+/// Constants that follow from others: name, other name, factor. A file's TSC ticks are those of its
+/// frequency, as in the source's formulas.
 const FOLLOWING: [(&str, &str, f64); 3] = [
     ("DURATIONTIMEINSECONDS", "DURATIONTIMEINMILLISECONDS", 1e-3),
     ("DURATIONTIMEINMILLISECONDS", "DURATIONTIMEINSECONDS", 1e3),
@@ -70,12 +70,13 @@ pub fn evaluate(model: &Model, counted: &TaskCounts) -> Evaluated {
         },
         flagged: formulas.flagged(index, &results),
     };
-    // Constants belong to the machine: not every model needs every one.
+    // Constants belong to the machine: not every model uses every one.
     let unknown = counted.counts.keys().filter(|name| !used.contains(*name)).cloned().collect();
     Evaluated { metrics: (0..model.metrics.len() as u32).map(metric).collect(), unknown }
 }
 
-/// Computes every metric of `model` for a task or a cgroup, whose counters ran only while it did. What is no task's is missing.
+/// Computes every metric of `model` for a task or a cgroup, with counters that ran only while it did. A
+/// metric that cannot belong to a task is missing.
 pub fn evaluate_task(model: Model, counted: &TaskCounts) -> (Model, Evaluated) {
     let smt = match constant(TWO_THREADS, &counted.constants, &mut BTreeSet::new()) {
         0.0 => Smt::Off,
@@ -92,8 +93,8 @@ pub fn evaluate_task(model: Model, counted: &TaskCounts) -> (Model, Evaluated) {
     (model, evaluated)
 }
 
-/// A name in any case, with its modifiers in any order and in either spelling of its modes: formulas have `:SUP` and `:USER`, perf `:k`
-/// and `:u`.
+/// Returns a name in lower case, with its modifiers in sorted order and modes in one spelling. Formulas have
+/// `:SUP` and `:USER`, perf has `:k` and `:u`.
 fn spelled(name: &str) -> String {
     let name = name.to_ascii_lowercase();
     let modes = name.split(':').map(|part| match part {
@@ -102,12 +103,13 @@ fn spelled(name: &str) -> String {
         part => part,
     });
     let mut parts: Vec<&str> = modes.collect();
-    // The event stands first.
+    // The event is the first part.
     parts[1..].sort_unstable();
     parts.join(":")
 }
 
-/// Values by index: by the exact name, else in any case and with perf's modifiers, else without the mark of where slots are counted.
+/// Returns values by index. A name is looked up exactly, then in any case and with perf's modifiers, then
+/// without the suffix for counting slots.
 fn named(names: &[String], values: &BTreeMap<String, Option<f64>>, used: &mut BTreeSet<String>) -> Vec<f64> {
     let small: BTreeMap<String, &String> = values.keys().map(|name| (spelled(name), name)).collect();
     let value = |name: &String| {

@@ -1,4 +1,4 @@
-//! The metrics of every owner; for people, processes of one program share a row.
+//! Metrics of every owner. For people, processes of one program share a row.
 
 use std::collections::BTreeMap;
 
@@ -27,17 +27,17 @@ use crate::{
     table::metric::{self, Metric},
 };
 
-/// Whom numbers belong to.
+/// Owner of numbers, or the target as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OwnerOrTarget {
-    /// Everything that was asked for, together.
+    /// Everything that was requested, together.
     Target,
-    /// One owner.
+    /// One owner of the target.
     Owner(Owner),
 }
 
 impl OwnerOrTarget {
-    /// The owner, if it is one.
+    /// Returns the owner, if it is one.
     pub const fn owner(&self) -> Option<&Owner> {
         match self {
             Self::Owner(owner) => Some(owner),
@@ -46,28 +46,28 @@ impl OwnerOrTarget {
     }
 }
 
-/// What one owner did.
+/// Metrics of one owner.
 #[derive(Clone, Debug)]
 pub struct OwnerReport {
-    /// OwnerOrTarget.
+    /// Owner or target that the metrics belong to.
     pub who: OwnerOrTarget,
-    /// Has it ended?
+    /// Whether it has ended.
     pub ended: bool,
-    /// Its metrics, in the order of [`metric::TASKS`], run-queue latency excepted, and then of [`metric::OFF_CPU`] and
-    /// [`metric::INTERRUPTS`] where they were asked for.
+    /// Metrics in the order of [`metric::TASKS`] without run-queue latency. [`metric::OFF_CPU`] and
+    /// [`metric::INTERRUPTS`] follow where they were requested.
     pub metrics: Vec<(Metric, Value)>,
-    /// Its run-queue latency, or why there is none.
+    /// Run-queue latency, or the reason why it is missing.
     pub waits: Result<Distribution, String>,
-    /// What samples say, by event; none where only a clock samples.
+    /// Estimates from samples, by event; empty where only a clock samples.
     pub events: Vec<EventReport>,
-    /// Ratios of what they say.
+    /// Ratios of these estimates.
     pub ratios: Vec<RatioReport>,
-    /// What seldom happens: in no table, but findings rest on it.
+    /// Rare events: in no table, but findings rest on them.
     pub rare: Rare,
 }
 
 impl OwnerReport {
-    /// A metric's value.
+    /// Returns a metric's value.
     pub fn value(&self, wanted: &Metric) -> Option<&Known> {
         self.metrics
             .iter()
@@ -75,13 +75,13 @@ impl OwnerReport {
             .and_then(|(_, value)| value.known())
     }
 
-    /// A metric's estimate, 0 where it is missing: for sorting, never for showing.
+    /// Returns a metric's estimate, 0 where it is missing: for sorting, never for display.
     fn weight(&self, wanted: &Metric) -> u64 {
         self.value(wanted).map_or(0, |known| known.estimate as u64)
     }
 }
 
-/// What the metrics are computed from.
+/// Inputs from which the metrics are computed.
 pub(super) struct Context<'a> {
     pub(super) header: &'a TasksHeader,
     pub(super) ledger: &'a Ledger,
@@ -90,14 +90,14 @@ pub(super) struct Context<'a> {
     pub(super) scale: &'a Scale,
 }
 
-/// The metrics of the target, which did `total`.
+/// Returns the metrics of the target, with the counts `total`.
 pub(super) fn target(context: &Context<'_>, total: &Counts) -> OwnerReport {
     let all = || context.interval.owners.keys().copied();
     let rare = context.interval.rare.values().fold(Rare::ZERO, |sum, rare| plus(&sum, rare));
     OwnerReport { rare, ..report(context, OwnerOrTarget::Target, Life::of(context, all(), false), total) }
 }
 
-/// The metrics of every owner, most CPU time first; owners of a group share a row.
+/// Returns the metrics of every owner, most CPU time first. Owners of a group share a row.
 pub(super) fn owners(context: &Context<'_>, groups: &Groups) -> Vec<OwnerReport> {
     let by_owner = match context.header.plan.by {
         By::Cgroup => with_subtrees(context),
@@ -119,7 +119,8 @@ pub(super) fn owners(context: &Context<'_>, groups: &Groups) -> Vec<OwnerReport>
     owners
 }
 
-/// Most CPU time first. Among equals the name decides, so that the order never depends on which slot an owner got.
+/// Sorts owners by CPU time, most first. Among equals the name decides, so that the order never depends on an
+/// owner's slot.
 pub(super) fn sort(owners: &mut [OwnerReport]) {
     owners.sort_by_cached_key(|owner| {
         let weight = (owner.weight(&metric::CPU_TIME), owner.weight(&metric::CONTEXT_SWITCHES));
@@ -127,7 +128,7 @@ pub(super) fn sort(owners: &mut [OwnerReport]) {
     });
 }
 
-/// What owners did, those of a group together.
+/// Returns the counts of owners, those of a group together.
 fn together(interval: &Interval, groups: &Groups) -> BTreeMap<OwnerIndex, Counts> {
     let mut sums: BTreeMap<OwnerIndex, Counts> = BTreeMap::new();
     for (&index, counts) in &interval.owners {
@@ -136,7 +137,7 @@ fn together(interval: &Interval, groups: &Groups) -> BTreeMap<OwnerIndex, Counts
     sums
 }
 
-/// What seldom happened to owners, as their other numbers are added up.
+/// Returns the rare events of owners, added up like their other numbers.
 fn rarely(context: &Context<'_>, groups: &Groups) -> Rarely {
     let above = Above::new(context.header, context.ledger);
     let mut sums = Rarely::new();
@@ -146,7 +147,8 @@ fn rarely(context: &Context<'_>, groups: &Groups) -> Rarely {
     sums
 }
 
-/// The kernel counts for the leaf; a cgroup's number is its subtree's, as in its `cpu.stat`.
+/// Returns counts with those of subtrees. The kernel counts for the leaf, while a cgroup's number covers its
+/// subtree, as in its `cpu.stat`.
 fn with_subtrees(context: &Context<'_>) -> BTreeMap<OwnerIndex, Counts> {
     let mut sums: BTreeMap<OwnerIndex, Counts> = BTreeMap::new();
     let above = Above::new(context.header, context.ledger);
@@ -156,10 +158,10 @@ fn with_subtrees(context: &Context<'_>) -> BTreeMap<OwnerIndex, Counts> {
     sums
 }
 
-/// Which owners hold what an owner did: itself, and the cgroups above it where they do.
+/// Owners that include an owner's counts: itself, and the cgroups above it where they do.
 pub(super) struct Above<'a> {
     ledger: &'a Ledger,
-    /// Whose numbers are asked for; `None` where no cgroup holds what is below it.
+    /// Target of the plan; `None` where no cgroup includes its subtree.
     target: Option<&'a Target>,
 }
 
@@ -185,7 +187,7 @@ impl<'a> Above<'a> {
     }
 }
 
-/// Targets of which nothing ran: nothing was counted, and that is known.
+/// Returns reports of targets of which nothing ran: nothing was counted, and that is known.
 fn silent_targets(context: &Context<'_>, seen: &BTreeMap<OwnerIndex, Counts>) -> Vec<OwnerReport> {
     let (Target::Cgroups(targets), By::Cgroup) = (&context.header.plan.target, context.header.plan.by) else {
         return Vec::new();
@@ -204,7 +206,8 @@ fn silent_targets(context: &Context<'_>, seen: &BTreeMap<OwnerIndex, Counts>) ->
     silent
 }
 
-/// What the cgroups below a path did, for a target that has no slot of its own because none of its own tasks ran.
+/// Returns the counts of the cgroups below a path, for a target without a slot because none of its own tasks
+/// ran.
 fn below(context: &Context<'_>, path: &[u8]) -> Counts {
     let mut sum = Counts::default();
     if context.header.plan.descend == Descend::No {
@@ -220,23 +223,24 @@ fn below(context: &Context<'_>, path: &[u8]) -> Counts {
     sum
 }
 
-/// When what an owner did began and ended.
+/// Start and end of an owner, relative to the interval.
 #[derive(Clone, Copy, Debug, Default)]
 struct Life {
-    /// Has it ended?
+    /// Whether it has ended.
     ended: bool,
-    /// Did it begin within the interval?
+    /// Whether it began within the interval.
     begins_within: bool,
-    /// Did it end within the interval?
+    /// Whether it ended within the interval.
     ends_within: bool,
 }
 
 impl Life {
-    /// That of owners that share a row.
+    /// Returns the life of owners that share a row.
     fn of(context: &Context<'_>, members: impl Iterator<Item = OwnerIndex>, ended: bool) -> Self {
         let Context { header, ledger, interval, .. } = context;
         let from_ns = header.started_boot_ns.saturating_add(interval.from_ns);
-        // A command starts when counting has begun. A recording that began later counts time from its own begin.
+        // A command starts after counting has begun. A recording that began later counts time from its own
+        // start.
         let is_first = interval.from_ns == 0 && ledger.begins_with_counting();
         let is_command = matches!(header.plan.target, Target::Command(_)) && is_first;
         let mut life = Self { ended, begins_within: true, ends_within: true };
@@ -290,7 +294,7 @@ fn report(context: &Context<'_>, who: OwnerOrTarget, life: Life, counts: &Counts
     OwnerReport { who, ended: life.ended, metrics, waits, events, ratios, rare: Rare::ZERO }
 }
 
-/// Run-queue latencies in ns.
+/// Returns the run-queue latencies in ns.
 fn waits(counts: &Counts, coverage: f64) -> Result<Distribution, String> {
     if counts.waits.count() == 0 {
         return Err("no task had to get a CPU".to_owned());
@@ -300,13 +304,13 @@ fn waits(counts: &Counts, coverage: f64) -> Result<Distribution, String> {
     Ok(Distribution { histogram, sum: counts.wait_ns, max, coverage })
 }
 
-/// Nothing at all was seen of it.
+/// Returns whether nothing at all was seen of it.
 fn is_silent(counts: &Counts) -> bool {
     let switches = counts.switches();
     counts.cpu_time_ns == 0 && switches == 0 && counts.event(0).all().samples == 0
 }
 
-/// No zeros for what ran unseen.
+/// Returns a report without zeros for an owner that ran unseen.
 fn unseen(who: OwnerOrTarget, ended: bool, plan: &Plan) -> OwnerReport {
     const WHY: &str = "it used CPU time, as the kernel accounts it, but no event of it was seen";
     let missing = |metric: &Metric| (*metric, Value::Missing(WHY.to_owned()));
@@ -327,9 +331,9 @@ fn unseen(who: OwnerOrTarget, ended: bool, plan: &Plan) -> OwnerReport {
     }
 }
 
-/// The scheduler books a running task's time at switches and ticks, so on every CPU up to one tick of the interval
-/// before is in it, and up to one of its own is not. Of what began in the interval nothing is from before, and of what ended in it nothing
-/// is left.
+/// Returns the CPU time. The scheduler accounts a running task's time at switches and ticks. On every CPU the
+/// sum thus includes up to one tick of the previous interval, and lacks up to one of this interval. Owners
+/// that began in the interval have no time from before, and owners that ended in it have no time left.
 fn cpu_time(context: &Context<'_>, life: Life, counts: &Counts, coverage: f64) -> Value {
     let edge_ns = context.quality.ticks.period_ns as f64 * counts.cpus.len() as f64;
     let estimate = counts.cpu_time_ns as f64;

@@ -1,4 +1,4 @@
-//! Pressure (PSI): the share of the time for which tasks stood still, as the kernel accounts it.
+//! Pressure (PSI): the share of the time in which tasks stalled, as the kernel accounts it.
 
 use super::value::{Known, Value};
 use crate::{
@@ -11,19 +11,19 @@ use crate::{
     },
 };
 
-/// The pressure of the host, or of a cgroup.
+/// Pressure of the host, or of a cgroup.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pressure {
-    /// Whose; `None` of the host.
+    /// Cgroup under pressure; `None` for the host.
     pub whose: Option<Owner>,
     /// Shares of the time, in per cent, in the order of the catalogue.
     pub shares: Vec<(Metric, Value)>,
-    /// The time that they are of, in ns: the files are read a moment after the others.
+    /// Time that the shares cover, in ns: the files are read a moment after the others.
     pub of_ns: u64,
 }
 
 impl Pressure {
-    /// Those of an interval, the host's first.
+    /// Returns the pressures of an interval, the host's first.
     pub(super) fn of(interval: &Interval) -> Vec<Self> {
         let report = |(whose, stalled): (&Option<Owner>, &Stalled)| Self {
             whose: whose.clone(),
@@ -37,7 +37,7 @@ impl Pressure {
         interval.pressure.iter().map(report).collect()
     }
 
-    /// Its share of this metric, if it is known.
+    /// Returns the share of this metric, if it is known.
     pub fn share(&self, of: &Metric) -> Option<&Known> {
         self.shares.iter().find(|(metric, _)| metric == of)?.1.known()
     }
@@ -53,7 +53,7 @@ fn share(stall: Stall, time_us: u64, of_ns: u64) -> (Metric, Value) {
         Stall::IoFull => metric::PRESSURE_IO_FULL,
         Stall::IrqFull => metric::PRESSURE_IRQ_FULL,
     };
-    // The file is read a moment after the time is taken, so a share of all may be a little more.
+    // The file is read a moment after the time is taken, so a full share may come out a little above 100 %.
     let share = (100.0 * time_us as f64 * 1e3).min(Unit::Percent.most() * of_ns as f64);
     (metric, Value::ratio(share, of_ns as f64, "no time passed between two readings"))
 }

@@ -1,4 +1,5 @@
-//! Processes of one program together: rows that they share, and the functions and stacks of the target, whoever ran them.
+//! Rows that processes of one program share, and the functions and stacks of the target, regardless of the
+//! owner.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -17,22 +18,23 @@ use crate::{
     table::metric::{self, Metric},
 };
 
-/// Rows in which processes of one program are together: a build's report has one for a compiler, not a thousand, and a database's one for
-/// its backends.
+/// Rows that combine the processes of one program: a build's report has one for a compiler, not a thousand,
+/// and a database's has one for its backends.
 #[derive(Clone, Debug)]
 pub struct Folded {
-    /// As [`TasksReport::owners`].
+    /// Owners, as in [`TasksReport::owners`].
     pub owners: Vec<OwnerReport>,
-    /// As [`TasksReport::waited`].
+    /// Waits, as in [`TasksReport::waited`].
     pub waited: Vec<culprit::Waited>,
-    /// As [`TasksReport::topdown`].
+    /// Trees, as in [`TasksReport::topdown`].
     pub topdown: Vec<TopDown>,
-    /// Owners that share a row, with what the row is of.
+    /// Owners that share a row, with the owner that the row shows.
     pub members: BTreeMap<Owner, Owner>,
 }
 
 impl Folded {
-    /// Leaves out owners that are not to be kept. A program of which only some processes are is shown as these.
+    /// Removes owners that are not kept. A program of which only some processes are kept is shown as those
+    /// processes.
     pub(super) fn keep_owners(
         &mut self,
         is_kept: &impl Fn(&Owner) -> bool,
@@ -67,7 +69,7 @@ impl Folded {
     }
 }
 
-/// Programs of which a process is not to be kept.
+/// Returns the programs of which a process is not kept.
 pub(super) fn incomplete(
     members: &BTreeMap<Owner, Owner>,
     is_kept: &impl Fn(&Owner) -> bool,
@@ -75,7 +77,7 @@ pub(super) fn incomplete(
     members.iter().filter(|(process, _)| !is_kept(process)).map(|(_, program)| program.clone()).collect()
 }
 
-/// The Top-Down metrics of programs.
+/// Returns the Top-Down metrics of programs.
 pub(super) fn topdown(
     (prepared, machine, header): (&[Prepared], &Machine, &TasksHeader),
     ledger: &Ledger,
@@ -109,17 +111,18 @@ impl TasksReport {
         self.functions = functions;
     }
 
-    /// Owners, processes of one program together.
+    /// Returns the owners, with processes of one program combined.
     pub fn by_program(&self) -> &[OwnerReport] {
         self.folded.as_ref().map_or(&self.owners, |folded| &folded.owners)
     }
 
-    /// The same without the root cgroup where it holds everything that the target did: the target's row says that.
+    /// Returns the same rows without the root cgroup, where it includes everything that the target did: the
+    /// target's row shows that.
     pub fn rows(&self) -> impl Iterator<Item = &OwnerReport> {
         self.by_program().iter().filter(|owner| !self.is_everything(&owner.who))
     }
 
-    /// Is it the root cgroup, with all that the target did?
+    /// Returns whether it is the root cgroup, with everything that the target did.
     pub fn is_everything(&self, who: &OwnerOrTarget) -> bool {
         let is_root = |owner: &Owner| matches!(owner, Owner::Cgroup { path, .. } if path.as_bytes() == b"/");
         if !who.owner().is_some_and(is_root) {
@@ -133,19 +136,20 @@ impl TasksReport {
         [metric::CPU_TIME, metric::CONTEXT_SWITCHES, metric::SAMPLES].iter().all(alike)
     }
 
-    /// Programs of which several processes ran.
+    /// Returns the programs of which several processes ran.
     pub fn programs(&self) -> impl Iterator<Item = &OwnerReport> {
         let is_one = |owner: &&OwnerReport| matches!(owner.who.owner(), Some(Owner::Program { .. }));
         self.folded.iter().flat_map(|folded| &folded.owners).filter(is_one)
     }
 
-    /// The processes that the row of a program is of.
+    /// Returns the processes that the row of a program combines.
     pub fn members_of<'a>(&'a self, program: &'a Owner) -> impl Iterator<Item = &'a Owner> {
         let members = self.folded.iter().flat_map(|folded| &folded.members);
         members.filter(move |(_, of)| *of == program).map(|(member, _)| member)
     }
 
-    /// The Top-Down trees of the target, which comes first, and of owners, processes of one program together.
+    /// Returns the Top-Down trees of the target, which comes first, and of owners, with processes of one
+    /// program combined.
     pub fn trees<'a>(&'a self, topdown: &'a TopDown) -> impl Iterator<Item = &'a (OwnerOrTarget, Tree)> {
         let mut folded = self.folded.iter().flat_map(|folded| &folded.topdown);
         let owners = folded.find(|one| one.pmu() == topdown.pmu()).map_or(&topdown.owners, |one| &one.owners);
@@ -153,12 +157,12 @@ impl TasksReport {
         topdown.owners.iter().take(1).chain(owners)
     }
 
-    /// Who had the CPUs that they waited for.
+    /// Returns the culprits of the owners' waits for CPUs, with processes of one program combined.
     pub fn waited_by_program(&self) -> &[culprit::Waited] {
         self.folded.as_ref().map_or(&self.waited, |folded| &folded.waited)
     }
 
-    /// The stack that most samples have, whoever had it.
+    /// Returns the stack with most samples, regardless of the owner.
     pub(super) fn hottest_stack(&self) -> Option<hot::TargetStack<'_>> {
         let members = self.folded.as_ref().map(|folded| &folded.members);
         hot::hottest(&self.stacks, hot::share_of(&self.sampled.scale, 0), |owner| {
@@ -166,13 +170,13 @@ impl TasksReport {
         })
     }
 
-    /// Shows processes one by one.
+    /// Shows processes individually.
     pub(super) fn unfold(&mut self) {
         self.folded = None;
         self.add_up_functions();
     }
 
-    /// Makes caller trees of the stacks; branches below `min_share` of the samples are folded.
+    /// Builds the caller trees of the stacks. Branches below `min_share` of the samples are folded.
     pub fn grow_callers(&mut self, min_share: f64) {
         let members = self.folded.as_ref().map(|folded| &folded.members);
         let shown = |owner| members.and_then(|members| members.get(owner)).unwrap_or(owner);

@@ -1,7 +1,7 @@
-//! How complete the numbers are: events that are missing, samples that never came, records that were lost.
+//! Completeness of the numbers: missing events, samples that were not taken, lost records.
 //!
-//! Programs see what all of a CPU's tasks do, so these are the machine's numbers; [`TargetQuality`] holds a target's samples against its
-//! own counts.
+//! Programs observe all tasks of a CPU, so these are the machine's numbers. [`TargetQuality`] compares a
+//! target's samples with its own counts.
 
 #[cfg(test)]
 mod tests;
@@ -19,29 +19,31 @@ use crate::{
     table::event::{self, SamplingEvent},
 };
 
-/// How complete the numbers are. All but `target` is of the CPUs that were counted, whoever ran.
+/// Completeness of the numbers. All but `target` covers the CPUs that were counted, regardless of the task
+/// that ran.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quality {
-    /// The target's own; `None` where everything on the CPUs is the target.
+    /// Quality for the target; `None` where everything on the CPUs is the target.
     pub target: Option<TargetQuality>,
-    /// Switch events seen.
+    /// Number of switch events seen.
     pub switches: u64,
-    /// Switch events that never arrived. Counts catch up at the task's next one.
+    /// Number of switch events that never arrived. Counts catch up at the task's next one.
     pub switches_missing: u64,
-    /// Share of the switches whose task was known (0 to 1).
+    /// Share of the switches with a known task (0 to 1).
     pub switch_coverage: f64,
-    /// Samples, by event.
+    /// Quality of the samples, by event.
     pub samples: Vec<SampleQuality>,
     /// Ticks, from which blind time is estimated.
     pub ticks: TickQuality,
-    /// CPUs that were without events for a time, in ns: offline, and until that was noticed.
+    /// CPUs that were without events, and for how long in ns: offline, and until that was noticed.
     pub uncovered: Vec<(Cpu, u64)>,
-    /// Where the time of all CPUs went, if everything was counted.
+    /// Distribution of the time of all CPUs, if everything was counted.
     pub books: Option<Books>,
 }
 
 impl Quality {
-    /// Share of the samples that should have come and did (0 to 1), by event: of the target's, where they are told apart.
+    /// Returns the share of the expected samples that were taken (0 to 1), by event: for the target, where
+    /// they are distinguished.
     pub fn sample_coverages(&self) -> impl Iterator<Item = f64> + '_ {
         self.samples.iter().enumerate().map(|(event, samples)| {
             let targets = self.target.as_ref().and_then(|target| target.samples.get(event));
@@ -50,44 +52,45 @@ impl Quality {
     }
 }
 
-/// How many samples came, of those that should have.
+/// Number of samples that were taken, and of those that were expected.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SampleQuality {
-    /// What the event is called.
+    /// Name of the event.
     pub event: String,
-    /// Samples that should have come: of a clock by the time, of others by what the counter counted. `None` where it was
-    /// not read.
+    /// Number of expected samples: of a clock by the time, of other events by the counter's count. `None`
+    /// where the counter was not read.
     pub expected: Option<u64>,
-    /// Samples that came, whoever they hit.
+    /// Number of samples that were taken, regardless of the task that they hit.
     pub seen: u64,
-    /// Those that hit the idle task.
+    /// Number of samples that hit the idle task.
     pub idle: u64,
-    /// Missing ones that idle or stolen time explains: not every kernel delivers the idle task's.
+    /// Missing samples that idle or stolen time explains: not every kernel delivers the idle task's.
     pub idle_missing: u64,
-    /// Missing ones between two that came on time: the kernel did not deliver them.
+    /// Missing samples between two that were on time: the kernel did not deliver them.
     pub withheld: u64,
-    /// Silences that only a late timer explains.
+    /// Number of silences that only a late timer explains.
     pub silences: u64,
-    /// Their time beyond a period, in ns.
+    /// Time of the silences beyond a period, in ns.
     pub silent_ns: u64,
-    /// Share of the samples expected outside idle and stolen time that are not missing (0 to 1); 1 if none can be expected.
+    /// Share of the samples expected outside idle and stolen time that are not missing (0 to 1); 1 if none
+    /// can be expected.
     pub coverage: f64,
     /// Share of its time during which the event had a counter (0 to 1): its samples are weighted by it.
     pub running: f64,
 }
 
-/// How much of the time ticks watched.
+/// Coverage of the time by ticks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TickQuality {
-    /// Ticks seen.
+    /// Number of ticks seen.
     pub seen: u64,
     /// Time from one tick to the next in ns.
     pub period_ns: u64,
     /// Share of the CPUs' time that ticks watched (0 to 1). An idle CPU has no tick.
     pub coverage: f64,
-    /// How often they come late without anything being masked.
+    /// Floor: late ticks without anything being masked.
     pub floor: Option<Floor>,
-    /// Does a hypervisor run this machine, whose exits may delay the kernel more than users?
+    /// Whether a hypervisor runs this machine; its exits may delay the kernel more than user code.
     pub guest: bool,
 }
 
@@ -155,7 +158,8 @@ fn samples(
     }
 }
 
-/// A counter overflows once for every period that it has counted since it was opened, on every CPU.
+/// Returns the quality for a counter, which overflows once for every period counted since it was opened, on
+/// every CPU.
 fn of_counter(quality: SampleQuality, event: usize, period: u64, interval: &Interval) -> SampleQuality {
     let (mut expected, mut all) = (0_u64, Ran::default());
     for ran in interval.cpus.values().filter_map(|cpu| cpu.events.get(event)?.ran) {
@@ -170,20 +174,21 @@ fn of_counter(quality: SampleQuality, event: usize, period: u64, interval: &Inte
     }
 }
 
-/// Share (0 to 1) of what was expected that is not missing; 1 if nothing can be expected.
+/// Returns the share (0 to 1) of what was expected that is not missing; 1 if nothing can be expected.
 fn covered(missing: u64, expected: u64) -> f64 {
     if missing == 0 { 1.0 } else { (1.0 - share(missing, expected)).max(0.0) }
 }
 
-/// Share of the interval (0 to 1) in which samples were taken: they may have been stopped to keep to the budget.
+/// Returns the share of the interval (0 to 1) in which samples were taken: sampling may have been stopped to
+/// keep to the budget.
 fn sampled_share(interval: &Interval) -> f64 {
     interval.stopped(Work::Samples).map_or(1.0, |shed| {
         share(shed.at_ns.saturating_sub(interval.from_ns), interval.length_ns()).clamp(0.0, 1.0)
     })
 }
 
-/// Time of all CPUs in which samples were due to the idle task, or to whoever the hypervisor kept from running, and how much more of it there
-/// may have been.
+/// Returns the time of all CPUs in which samples were due to the idle task or in stolen time, and the
+/// possible error upward.
 fn quiet_ns(cpus: &CpuCounts, excludes_steal: bool, cpu_count: u64) -> (u64, u64) {
     /// The kernel's own sums are exact to 10 ms at both ends, on every CPU.
     const EXACT_NS: u64 = 20_000_000;
@@ -221,36 +226,37 @@ fn of_clock(
     }
 }
 
-/// How complete the target's own numbers are.
+/// Completeness of the target's own numbers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TargetQuality {
-    /// Its samples, by event.
+    /// Samples of the target, by event.
     pub samples: Vec<TargetSamples>,
 }
 
-/// Samples of one event that hit the target, of those that should have.
+/// Samples of one event that hit the target, and those that were expected.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TargetSamples {
-    /// What the event is called.
+    /// Name of the event.
     pub event: String,
-    /// Samples that should have hit it: of a clock by its CPU time, of what the kernel counts for each task by that count.
-    /// `None` where nothing tells how often the event happened to it.
+    /// Number of samples that should have hit it: of a clock by its CPU time, of an event that the kernel
+    /// counts for each task by that count. `None` where the event's count for the target is not known.
     pub expected: Option<u64>,
-    /// Samples that hit it.
+    /// Number of samples that hit it.
     pub seen: u64,
-    /// Share of the expected samples that came (0 to 1): 1 unless more are missing than chance explains, `None` where none
-    /// are expected.
+    /// Share of the expected samples that were taken (0 to 1): 1 unless more are missing than chance
+    /// explains, `None` where none are expected.
     pub coverage: Option<f64>,
 }
 
-/// CPUs on which owners ran that may still do so at an end of the interval.
+/// Returns the number of CPUs on which owners ran that may still run at an end of the interval.
 fn running_cpus(ledger: &Ledger, interval: &Interval) -> u64 {
     let living = interval.owners.iter().filter(|(index, _)| ledger.ended_ns(**index).is_none());
     living.flat_map(|(_, counts)| &counts.cpus).collect::<BTreeSet<_>>().len() as u64
 }
 
-/// The quality of a target that did `total`, of whose CPU time `open_ns` may be another interval's: the kernel books a running task's at
-/// ticks. `is_stopped`: samples were, and what the target did until then is not known.
+/// Returns the quality of a target with these total counts. `open_ns` of its CPU time may belong to another
+/// interval: the kernel accounts a running task's time at ticks. `is_stopped`: sampling was stopped, and the
+/// target's counts until then are not known.
 fn of_target(sampling: &[Sampling], open_ns: u64, total: &Counts, is_stopped: bool) -> TargetQuality {
     let samples = |(event, sampling): (usize, &Sampling)| {
         let expected = expected(sampling, open_ns, total).filter(|_| !is_stopped);
@@ -265,7 +271,7 @@ fn of_target(sampling: &[Sampling], open_ns: u64, total: &Counts, is_stopped: bo
     TargetQuality { samples: sampling.iter().enumerate().map(samples).collect() }
 }
 
-/// Samples that are due, and how many fewer may come by chance.
+/// Number of samples that are due, and by how many chance may reduce it.
 #[derive(Clone, Copy)]
 struct Expected {
     samples: u64,
@@ -279,7 +285,7 @@ impl Expected {
 }
 
 fn expected(sampling: &Sampling, open_ns: u64, total: &Counts) -> Option<Expected> {
-    // Nothing tells a task's counts in one mode from those in another.
+    // A task's counts do not distinguish modes.
     if !sampling.modes.is_empty() {
         return None;
     }
@@ -288,9 +294,10 @@ fn expected(sampling: &Sampling, open_ns: u64, total: &Counts) -> Option<Expecte
         None => (occurrences(sampling, total)?, 0),
     };
     let samples = count / sampling.period.max(1);
-    // A period of 1 leaves nothing to chance. Others are shared: whoever ends one is sampled, so a target's samples are a
-    // random part of its CPUs', and spread by no more than a Poisson count. In a span in which the target has a CPU to itself only the
-    // first and the last period are another's, too: a variance of 1/4 at the most.
+    // A period of 1 leaves nothing to chance. Longer periods are shared: the task that ends one is sampled. A
+    // target's samples are thus a random part of its CPUs', and spread by no more than a Poisson count. In a
+    // span in which the target has a CPU to itself, only the first and the last period are shared: a variance
+    // of 1/4 at most.
     let variance = match sampling.period {
         0 | 1 => None,
         _ if sampling.period_ns().is_some() => {
@@ -304,7 +311,7 @@ fn expected(sampling: &Sampling, open_ns: u64, total: &Counts) -> Option<Expecte
     Some(Expected { samples, slack })
 }
 
-/// How often the event happened to the target, where its tasks count it themselves.
+/// Returns the number of occurrences of the event in the target, where the kernel counts it for each task.
 fn occurrences(sampling: &Sampling, total: &Counts) -> Option<u64> {
     let is = |event: &SamplingEvent| (sampling.kind, sampling.config) == (event.kind, event.config);
     if is(&event::CONTEXT_SWITCHES) {

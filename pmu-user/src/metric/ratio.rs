@@ -1,4 +1,5 @@
-//! Counts and ratios from samples. A sample stands for its period times its weight; ratios come after that, never before.
+//! Counts and ratios from samples. A sample stands for its period times its weight. Ratios are computed after
+//! that, never before.
 
 use super::{
     Quality, shed,
@@ -14,23 +15,25 @@ use crate::{
     },
 };
 
-/// What samples of an event are worth in an interval.
+/// Weight and completeness of an event's samples in an interval.
 #[derive(Clone, Debug)]
 pub(super) struct Worth {
-    /// What the event is called.
+    /// Name of the event.
     pub(super) name: String,
     period: f64,
-    /// Of a sample, on the whole: for what has none of its own.
+    /// Mean weight of a sample, for tallies without samples.
     weight: f64,
-    /// Share of its time during which the event had a counter, times the share of the due samples that came.
+    /// Share of its time during which the event had a counter, times the share of the due samples that were
+    /// taken.
     coverage: f64,
-    /// Occurrences on all CPUs that no sample came of, where each should be one; `None` where samples are fewer than occurrences.
+    /// Number of occurrences on all CPUs without a sample, where each should have one; `None` where samples
+    /// are fewer than occurrences.
     missing: Option<u64>,
-    /// Why its samples say nothing.
+    /// Reason why its samples are not usable.
     absent: Option<String>,
 }
 
-/// Two events that make a ratio.
+/// Pair of events that make a ratio.
 #[derive(Clone, Debug)]
 pub(super) struct Pair {
     name: String,
@@ -38,31 +41,31 @@ pub(super) struct Pair {
     scale: f64,
 }
 
-/// A ratio of an owner or a function.
+/// Ratio of an owner or a function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RatioReport {
-    /// Its name: one of [`RATIOS`], or of an event per 1,000 instructions.
+    /// Name: one of [`RATIOS`], or of an event per 1,000 instructions.
     pub name: String,
-    /// Its value, with the 95 % interval of a ratio of two Poisson counts.
+    /// Value with the 95 % interval of a ratio of two Poisson counts.
     pub value: Value,
 }
 
-/// What an event's samples say about an owner.
+/// Estimate of one event for an owner.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EventReport {
-    /// What the event is called.
+    /// Name of the event.
     pub name: String,
-    /// Samples that came.
+    /// Number of samples.
     pub samples: u64,
-    /// Estimated occurrences.
+    /// Estimated number of occurrences.
     pub count: Value,
-    /// Those in user mode.
+    /// Occurrences in user mode.
     pub user: Value,
-    /// Those in kernel mode.
+    /// Occurrences in kernel mode.
     pub kernel: Value,
 }
 
-/// Everything that is needed to make numbers of samples.
+/// Data that turn samples into counts and ratios.
 #[derive(Clone, Debug)]
 pub(super) struct Scale {
     pub(super) events: Vec<Worth>,
@@ -88,7 +91,7 @@ impl Scale {
         Self { events: sampling.iter().enumerate().map(worth).collect(), pairs: pairs(sampling) }
     }
 
-    /// What every event says about an owner; nothing where only a clock samples.
+    /// Returns the estimate of every event for an owner; empty where only a clock samples.
     pub(super) fn events(&self, of: impl Fn(usize) -> OwnerEvent) -> Vec<EventReport> {
         let report = |(event, worth): (usize, &Worth)| {
             let samples = of(event);
@@ -104,12 +107,12 @@ impl Scale {
         self.events.iter().enumerate().map(report).collect()
     }
 
-    /// Is every occurrence of the event a sample, and was every one seen?
+    /// Returns whether every occurrence of the event is a sample, and every one was seen.
     pub(super) fn is_exact(&self, event: usize) -> bool {
         self.events.get(event).is_some_and(Worth::is_exact)
     }
 
-    /// Every ratio of what `of` gives for each event.
+    /// Returns every ratio of the samples that `of` returns for each event.
     pub(super) fn ratios(&self, of: impl Fn(usize) -> WeightedSamples) -> Vec<RatioReport> {
         let report = |pair: &Pair| {
             let [over, under] = pair.parts.map(|event| (&self.events[event], of(event)));
@@ -142,18 +145,18 @@ impl Worth {
         }
     }
 
-    /// Is every occurrence a sample, and was every one seen?
+    /// Returns whether every occurrence is a sample, and every one was seen.
     fn is_exact(&self) -> bool {
         self.missing == Some(0) && self.absent.is_none()
     }
 
-    /// Counts that a tally stands for.
+    /// Returns the count that a tally stands for.
     pub(super) fn count(&self, tally: &WeightedSamples) -> Value {
         if let Some(why) = &self.absent {
             return Value::Missing(why.clone());
         }
         if let Some(missing) = self.missing {
-            // Those that are missing may all have been here.
+            // All missing samples may belong here.
             let (low, high) = (tally.samples as f64, tally.samples.saturating_add(missing) as f64);
             let coverage = self.coverage;
             return Value::Known(Known { estimate: low, low, high, coverage, how: How::Counted });
@@ -169,7 +172,8 @@ impl Worth {
         })
     }
 
-    /// Number of equally heavy samples that would say as much, and the counts each stands for.
+    /// Returns the number of samples of equal weight with the same information, and the count that each
+    /// stands for.
     fn effective(&self, tally: &WeightedSamples) -> (f64, f64) {
         if tally.samples == 0 {
             return (0.0, self.weight * self.period);
@@ -178,8 +182,8 @@ impl Worth {
     }
 }
 
-/// The ratio of two events' counts. Given their sum, the share of the first is binomial: its score interval (Wilson) gives
-/// the ratio's.
+/// Returns the ratio of two events' counts. Given their sum, the share of the first is binomial. Its score
+/// interval (Wilson) yields the ratio's interval.
 fn ratio(over: (&Worth, WeightedSamples), under: (&Worth, WeightedSamples), scale: f64) -> Value {
     for (worth, _) in [&over, &under] {
         if let Some(why) = &worth.absent {
@@ -202,8 +206,8 @@ fn ratio(over: (&Worth, WeightedSamples), under: (&Worth, WeightedSamples), scal
     })
 }
 
-/// The ratios that the events allow: of quantities, and of each event to the instructions. Both parts count in the same
-/// modes on the same cores.
+/// Returns the ratios that the events allow: of quantities, and of each event to the instructions. Both parts
+/// count in the same modes on the same cores.
 fn pairs(sampling: &[Sampling]) -> Vec<Pair> {
     let alike = |a: &Sampling, b: &Sampling| a.modes == b.modes && a.cpus == b.cpus;
     let find = |quantity: Quantity, like: Option<&Sampling>| {
@@ -220,7 +224,7 @@ fn pairs(sampling: &[Sampling]) -> Vec<Pair> {
             }
         }
     }
-    // In the order of the table, however the events came.
+    // In the order of the table, regardless of the order of the events.
     let place = |pair: &Pair| RATIOS.iter().position(|ratio| pair.name.ends_with(ratio.name));
     pairs.sort_by_key(place);
     for (over, event) in sampling.iter().enumerate() {
@@ -236,7 +240,7 @@ fn pairs(sampling: &[Sampling]) -> Vec<Pair> {
     pairs
 }
 
-/// A ratio's name; with the kind of core before it where there are several.
+/// Returns the name of a ratio, preceded by the kind of core where there are several.
 fn named(ratio: &str, event: &Sampling) -> String {
     match event.event.split_once('/') {
         Some((pmu, _)) if !event.cpus.is_empty() => format!("{pmu}/{ratio}"),
@@ -281,7 +285,7 @@ mod tests {
         tally.merge(&WeightedSamples::new(50, 4.0));
         let count = known(&worth(1000.0).count(&tally));
         assert_eq!(count.estimate, 300_000.0);
-        // Its spread is √(100 + 50 · 16) samples.
+        // The standard deviation is √(100 + 50 · 16) samples.
         assert!((count.high - count.low - 2.0 * 1.96 * 30_000.0).abs() < 5_000.0, "{count:?}");
     }
 
@@ -294,7 +298,7 @@ mod tests {
     #[test]
     fn ratios_are_of_counts_and_not_of_samples() {
         let (cycles, instructions) = (worth(1000.0), worth(5000.0));
-        // Half of the time each: the samples weigh the same, the periods do not.
+        // Half of the time each: the samples have the same weight, but different periods.
         let ipc = known(&ratio(
             (&instructions, WeightedSamples::new(400, 2.0)),
             (&cycles, WeightedSamples::new(1000, 2.0)),

@@ -1,27 +1,29 @@
-//! The same measured several times: mean, its interval, and what stands out.
+//! Repeated measurements: the mean, its interval, and outliers.
 
 use super::{
     estimate::student_quantile,
     value::{How, Known, Value},
 };
 
-/// Modified z-scores above this are outliers (Iglewicz and Hoaglin, How to Detect and Handle Outliers, 1993, p. 11).
+/// Modified z-score above which a run is an outlier (Iglewicz and Hoaglin, How to Detect and Handle Outliers,
+/// 1993, p. 11).
 const SCORE_MAX: f64 = 3.5;
-/// A run that is this near to the median is none, however steady the others are.
+/// Smallest distance from the median, as a share of it, at which a run is an outlier, however steady the
+/// others are.
 const SHARE_MIN: f64 = 0.05;
-/// With fewer runs nobody knows what is usual.
+/// Smallest number of runs that shows the usual spread.
 const RUNS_MIN: usize = 5;
 
-/// A run whose number is far from what the others say.
+/// Run with a number far from that of the others.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outlier {
-    /// Which run, from 1.
+    /// Number of the run, from 1.
     pub run: u32,
-    /// What was measured.
+    /// Name of the measurement.
     pub what: String,
     /// Unit of the numbers.
     pub unit: String,
-    /// What this run said.
+    /// Number in this run.
     pub value: f64,
     /// Median of all runs.
     pub median: f64,
@@ -29,8 +31,8 @@ pub struct Outlier {
     pub score: f64,
 }
 
-/// Values of several runs as one: the mean with its 95 % interval by Student's t. One run keeps its own interval; one
-/// that is missing leaves a hole that the others do not fill.
+/// Returns values of several runs as one: the mean with its 95 % interval by Student's t. One run keeps its
+/// own interval. A run without the value makes the result missing.
 pub fn over_runs(runs: &[&Value]) -> Value {
     let mut known: Vec<Known> = Vec::with_capacity(runs.len());
     for (run, value) in (1..).zip(runs) {
@@ -60,7 +62,7 @@ pub fn over_runs(runs: &[&Value]) -> Value {
     })
 }
 
-/// Mean of two values or more, and its standard error.
+/// Returns the mean of two values or more, and its standard error.
 pub fn mean_and_error(values: &[f64]) -> (f64, f64) {
     let count = values.len() as f64;
     let mean = values.iter().sum::<f64>() / count;
@@ -68,8 +70,8 @@ pub fn mean_and_error(values: &[f64]) -> (f64, f64) {
     (mean, (squares / (count - 1.0) / count).sqrt())
 }
 
-/// Of ratios of several runs that of the sums, as a long run of all would have it: a mean of ratios weighs a short run like a long one.
-/// `above` is what each run's ratio is of.
+/// Returns the ratio of the sums of several runs, as one long run would: a mean of ratios gives a short run
+/// the weight of a long one. `above` holds the numerators of the runs' ratios.
 pub fn ratio_over_runs(above: &[&Value], ratios: &[&Value]) -> Value {
     let Value::Known(mean) = over_runs(ratios) else { return over_runs(ratios) };
     let known = |values: &[&Value]| values.iter().map(|value| Some(value.known()?.estimate)).collect();
@@ -77,7 +79,7 @@ pub fn ratio_over_runs(above: &[&Value], ratios: &[&Value]) -> Value {
     else {
         return Value::Known(mean);
     };
-    // A ratio of 0 does not have what is below it: that is as in the other runs.
+    // A ratio of 0 does not determine its denominator: the mean of the other runs' is used.
     let below: Vec<Option<f64>> =
         above.iter().zip(&ratios).map(|(above, ratio)| (*ratio > 0.0).then(|| above / ratio)).collect();
     let (sum, count) = below.iter().flatten().fold((0.0, 0.0), |(sum, count), one| (sum + one, count + 1.0));
@@ -87,7 +89,7 @@ pub fn ratio_over_runs(above: &[&Value], ratios: &[&Value]) -> Value {
     let below_mean = sum / count;
     let runs = above.len() as f64;
     let estimate = above.iter().sum::<f64>() / (below_mean * runs);
-    // Cochran, Sampling Techniques, 6.4: the variance of what is left of each run by the ratio of all.
+    // Cochran, Sampling Techniques, 6.4: the variance of each run's residual from the ratio of all.
     let rests = above.iter().zip(&below);
     let squares: f64 =
         rests.map(|(above, below)| (above - estimate * below.unwrap_or(below_mean)).powi(2)).sum();
@@ -101,7 +103,7 @@ pub fn ratio_over_runs(above: &[&Value], ratios: &[&Value]) -> Value {
     Value::Known(Known { estimate, low: bounds.0, high: bounds.1, ..mean })
 }
 
-/// Runs that stand out: their index and modified z-score, in order.
+/// Returns the outliers: their index and modified z-score, in order.
 pub fn outliers(values: &[f64]) -> Vec<(usize, f64)> {
     if values.len() < RUNS_MIN {
         return Vec::new();
@@ -109,7 +111,8 @@ pub fn outliers(values: &[f64]) -> Vec<(usize, f64)> {
     let middle = median(values);
     let distances: Vec<f64> = values.iter().map(|value| (value - middle).abs()).collect();
     let (absolute, mean) = (median(&distances), distances.iter().sum::<f64>() / distances.len() as f64);
-    // Where more than half of the runs agree exactly, the mean deviation stands in (Iglewicz and Hoaglin, ibid.).
+    // Where more than half of the runs agree exactly, the mean deviation replaces it (Iglewicz and Hoaglin,
+    // ibid.).
     let deviation = if absolute > 0.0 { absolute / 0.6745 } else { mean * 1.253_314 };
     let score = |distance: f64| if deviation > 0.0 { distance / deviation } else { 0.0 };
     let far = |distance: f64| score(distance) > SCORE_MAX && distance > SHARE_MIN * middle.abs();
@@ -121,7 +124,7 @@ pub fn outliers(values: &[f64]) -> Vec<(usize, f64)> {
         .collect()
 }
 
-/// The middle of the values; the mean of the two middle ones if their number is even.
+/// Returns the median of the values; the mean of the two middle ones if their number is even.
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -151,7 +154,8 @@ mod tests {
 
     #[test]
     fn a_ratio_of_runs_is_that_of_their_sums() {
-        // 1 of 10, 1 of 1 and 0: 2 of 16.5, as what is below the last is taken to be as in the others.
+        // 1 of 10, 1 of 1 and 0: 2 of 16.5, as the denominator of the last is taken to be the mean of the
+        // others.
         let value = |estimate: f64| {
             Value::Known(Known { estimate, low: 0.0, high: 9.0, coverage: 1.0, how: How::Counted })
         };
@@ -162,7 +166,7 @@ mod tests {
         let Value::Known(ratio) = refs(&ratios) else { panic!() };
         assert!((ratio.estimate - 2.0 / 16.5).abs() < 1e-12, "{ratio:?}");
         assert!(ratio.low <= ratio.estimate && ratio.estimate < ratio.high, "{ratio:?}");
-        // Where all are equal there is no doubt.
+        // Where all are equal, the interval has no width.
         let (above, ratios) = ([2.0, 4.0].map(value), [0.5, 0.5].map(value));
         let Value::Known(ratio) =
             ratio_over_runs(&above.iter().collect::<Vec<_>>(), &ratios.iter().collect::<Vec<_>>())

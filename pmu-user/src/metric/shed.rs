@@ -1,16 +1,17 @@
-//! What is missing because it was stopped to keep to the budget.
+//! Measurements that are missing because they were stopped to keep to the budget.
 
 use crate::{
     drain::{Absent, Shed, TasksHeader, Work},
     model::Interval,
 };
 
-/// Why numbers of `work` are missing: it was stopped before the interval ended. `None` if it went on.
+/// Returns the reason why numbers of `work` are missing: it was stopped before the interval ended. `None` if
+/// it continued.
 pub(super) fn why(header: &TasksHeader, interval: &Interval, work: Work) -> Option<String> {
     interval.stopped(work).map(|shed| format!("stopped {}", circumstances(header, shed)))
 }
 
-/// What was stopped before the interval ended, as what is missing.
+/// Returns the work that was stopped before the interval ended, as missing measurements.
 pub fn missing(header: &TasksHeader, interval: &Interval) -> Vec<Absent> {
     let absent = |shed: &Shed| {
         let circumstances = circumstances(header, shed);
@@ -25,7 +26,7 @@ pub fn missing(header: &TasksHeader, interval: &Interval) -> Vec<Absent> {
     interval.shed.iter().map(absent).collect()
 }
 
-/// When, and for which cost.
+/// Returns the time of the stop, and the cost that led to it.
 fn circumstances(header: &TasksHeader, shed: &Shed) -> String {
     let percent =
         |share: f64| format!("{:.3}", share * 100.0).trim_end_matches('0').trim_end_matches('.').to_owned();
@@ -52,7 +53,8 @@ mod tests {
         table::metric,
     };
 
-    /// What an owner is told of itself where `shed` was stopped: whether it has run-queue latency, and numbers of samples and handlers.
+    /// Returns whether an owner has run-queue latency, and numbers of samples and handlers, where `shed` was
+    /// stopped.
     fn has(shed: &[Shed]) -> (bool, bool, bool) {
         let (mut header, ledger, mut interval) = with_late_ticks(Target::System, 2, 0);
         header.plan.interrupts = Interrupts::Yes;
@@ -97,7 +99,7 @@ mod tests {
         let stopped = |at_ns| vec![Shed { work: Some(Work::Samples), at_ns, share: 0.016 }];
         let all = expected(Vec::new());
         assert!(expected(stopped(LENGTH_NS / 2)).abs_diff(all / 2) <= 2);
-        // Before the interval began, and in a recording that nobody sound wrote.
+        // Before the interval began, and in a corrupt recording.
         assert_eq!((expected(stopped(0)), expected(stopped(u64::MAX))), (0, all));
     }
 

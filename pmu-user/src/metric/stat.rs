@@ -1,5 +1,5 @@
-//! From readings of counters to a count an event: scaled, with its interval, what it says about others, and over several
-//! runs. Pure.
+//! Counts by event from readings of counters: scaled, with intervals and derived numbers, and combined over
+//! several runs. Pure.
 
 mod rows;
 
@@ -23,73 +23,73 @@ use crate::{
 /// Counts of an interval, of a run, or of several.
 #[derive(Clone, Debug)]
 pub struct Stat {
-    /// Start, since counting started.
+    /// Start of the interval, since counting started.
     pub from: Duration,
-    /// A row for each event, PMU family and target cgroup, in the order asked for.
+    /// Rows for each event, PMU family and target cgroup, in the order of the request.
     pub rows: Vec<Row>,
     /// Wall time in ns.
     pub elapsed: Value,
-    /// The command's CPU time in user mode, in ns; none if there was no command or it still runs.
+    /// CPU time of the command in user mode, in ns; `None` if there was no command or it still runs.
     pub user: Option<Value>,
-    /// The same in the kernel.
+    /// CPU time of the command in the kernel, in ns.
     pub system: Option<Value>,
-    /// Runs that this is the mean of.
+    /// Number of runs of which this is the mean.
     pub runs: u32,
-    /// Runs that stand out.
+    /// Runs that are outliers.
     pub outliers: Vec<Outlier>,
 }
 
-/// One event on the PMUs of one family.
+/// Count of one event on the PMUs of one family.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// The cgroup, if cgroups are the target.
+    /// Cgroup of the count, if cgroups are the target.
     pub owner: Option<Owner>,
-    /// The CPUs or the thread that it is of, where not all are one row.
+    /// CPUs or thread of the count, where rows are divided.
     pub place: Option<Place>,
-    /// As typed.
+    /// Event as typed.
     pub event: String,
-    /// The PMU's name, without the number of an uncore PMU; empty if the host has none for it.
+    /// Name of the PMU, without the number of an uncore PMU; empty if the host has none for it.
     pub pmu: String,
-    /// Do other PMUs count the same event?
+    /// Whether other PMUs count the same event.
     pub beside: Beside,
-    /// Unit of the count, if it is not simply one.
+    /// Unit of the count, if it is not 1.
     pub unit: Option<String>,
-    /// The count.
+    /// Value of the count.
     pub value: Value,
-    /// Can this host count it at all?
+    /// Whether this host can count the event.
     pub support: Support,
     /// Time that its counters were enabled, in ns, added up.
     pub enabled_ns: u64,
-    /// Time of that during which they counted.
+    /// Time of that during which they were running.
     pub running_ns: u64,
-    /// What it says about others.
+    /// Number derived from this count and others.
     pub derived: Option<Derived>,
-    /// What each run said, if there were several.
+    /// Values of each run, if there were several.
     pub of_runs: Vec<Value>,
     /// Places where it should have been counted and was not, with the reason.
     pub uncounted: Vec<String>,
 }
 
-/// Is a row the only one of its event?
+/// Whether a row is the only one of its event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Beside {
-    /// Its name says all.
+    /// Event is unique by its name.
     Alone,
-    /// Other kinds of PMUs count it, too: they are never added up.
+    /// Other kinds of PMUs count it as well: their counts are never added up.
     Others,
 }
 
-/// Can an event be counted here?
+/// Whether an event can be counted here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Support {
-    /// It can.
+    /// Event can be counted.
     Counted,
-    /// The host has no such event.
+    /// Host does not have such an event.
     NotHere,
 }
 
 impl Stat {
-    /// What was counted between `earlier` and `drain`; from the start if there is none.
+    /// Returns the counts between `earlier` and `drain`; from the start if `earlier` is `None`.
     pub fn new(plan: &CountPlan, drain: &CountsDrain, earlier: Option<&CountsDrain>) -> Self {
         let from = earlier.map_or(Duration::ZERO, |earlier| earlier.at);
         let elapsed_ns = drain.at.saturating_sub(from).as_nanos() as f64;
@@ -119,7 +119,7 @@ impl Stat {
         stat
     }
 
-    /// Puts times of the run where they were asked for as events.
+    /// Fills in times of the run that were requested as events.
     fn fill_in_times(&mut self) {
         for row in self.rows.iter_mut().filter(|row| row.pmu == TOOL_PMU) {
             let value = match row.event.as_str() {
@@ -133,7 +133,8 @@ impl Stat {
         }
     }
 
-    /// What a report of this plan takes in memory at most, in bytes, without what readings say of places that have no counter.
+    /// Returns the maximum memory of a report of this plan, in bytes, without the reasons that readings give
+    /// for places without a counter.
     pub fn bytes_max(plan: &CountPlan) -> usize {
         let of_event = |event: &Selected| {
             let unit = event.unit.as_ref().map_or(0, String::len);
@@ -155,7 +156,7 @@ impl Stat {
         targets(plan).saturating_mul(plan.places.len().max(1)).saturating_mul(all)
     }
 
-    /// What this report takes in memory, in bytes.
+    /// Returns the memory of this report, in bytes.
     pub fn bytes(&self) -> usize {
         let texts = |row: &Row| {
             let uncounted = row.uncounted.iter().map(|why| size_of::<String>() + why.len()).sum::<usize>();
@@ -164,7 +165,7 @@ impl Stat {
         self.rows.iter().map(|row| size_of::<Row>() + texts(row)).sum()
     }
 
-    /// Several runs of the same plan as one; `None` if there are none.
+    /// Returns several runs of the same plan as one; `None` if there are none.
     pub fn of_runs(runs: &[Self]) -> Option<Self> {
         let (first, rest) = runs.split_first()?;
         if rest.is_empty() {
@@ -198,10 +199,11 @@ impl Stat {
     }
 }
 
-/// Why there are no times of a command.
+/// Reason why a command's times are missing.
 const NO_END: &str = "it is a command's, and known when that has ended";
 
-/// The rows of a target: of all of it together, or of each place in turn; where each CPU or thread is a place, of each event in turn.
+/// Returns the rows of a target: all of it together, or each place in turn. Where each CPU or thread is a
+/// place, the rows are ordered by event.
 fn of_places(
     plan: &CountPlan,
     part: &Part,
@@ -231,7 +233,7 @@ fn of_places(
     (0..events).flat_map(|_| rows.iter_mut().filter_map(Iterator::next).collect::<Vec<_>>()).collect()
 }
 
-/// Targets that have counters of their own.
+/// Returns the number of targets that have separate counters.
 const fn targets(plan: &CountPlan) -> usize {
     match &plan.target {
         Target::Cgroups(cgroups) => cgroups.len(),
@@ -240,7 +242,7 @@ const fn targets(plan: &CountPlan) -> usize {
 }
 
 impl Row {
-    /// Its event, with the PMU where that is not plain.
+    /// Returns the event, with the PMU where the event alone is ambiguous.
     pub fn label(&self) -> String {
         match self.beside {
             Beside::Alone => self.event.clone(),
@@ -289,12 +291,12 @@ fn standing_out(what: &str, unit: &str, values: &[&Value]) -> Vec<Outlier> {
         median: median(&known),
         score,
     };
-    // Of events that hardly happen one more is no news.
+    // One more occurrence of a rare event is not an outlier.
     let is_rare = |outlier: &Outlier| unit.is_empty() && outlier.value.max(outlier.median) <= RARE_MAX;
     outliers(&known).into_iter().map(outlier).filter(|outlier| !is_rare(outlier)).collect()
 }
 
-/// Occurrences in a run up to which another number in another run is chance.
+/// Number of occurrences in a run up to which a difference between runs is chance.
 const RARE_MAX: f64 = 2.0;
 
 #[cfg(test)]

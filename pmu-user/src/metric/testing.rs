@@ -1,4 +1,5 @@
-//! Intervals for tests: a run of known blind time; and random numbers, the same on every run (xorshift64*, Vigna 2016).
+//! Intervals for tests: a run of known blind time. Random numbers, the same on every run (xorshift64*, Vigna
+//! 2016).
 
 use std::path::Path;
 
@@ -32,19 +33,19 @@ fn recorded() -> Header {
     header
 }
 
-/// The host of a recording.
+/// Returns the host of a recording.
 pub(crate) fn machine() -> Machine {
     recorded().machine
 }
 
-/// The header of its tasks, with another target.
+/// Returns the header of its tasks, with another target.
 pub(crate) fn header(target: Target) -> TasksHeader {
     let mut header = recorded().tasks.unwrap();
     header.plan.target = target;
     header
 }
 
-/// The report of a run's drains on the simulated host.
+/// Returns the report of a run's drains on the simulated host.
 pub(crate) fn io_report(header: &IoHeader, drains: impl IntoIterator<Item = IoDrain>) -> IoReport {
     let (prepared, mut ledger) =
         (Prepared::new(header, &io::testing::machine().topology).unwrap(), IoLedger::new(&header.plan));
@@ -63,8 +64,8 @@ impl From<TasksHeader> for Header {
     }
 }
 
-/// An interval of [`LENGTH_NS`] in which `late` ticks came late on each of `cpus` CPUs, half of them while process 7 ran,
-/// which had each CPU for half of the time.
+/// Returns an interval of [`LENGTH_NS`] in which `late` ticks were late on each of `cpus` CPUs, half of them
+/// while process 7 ran. It had each CPU for half of the time.
 pub(crate) fn with_late_ticks(target: Target, cpus: u32, late: u64) -> (TasksHeader, Ledger, Interval) {
     let mut ledger = Ledger::new();
     let slot = SlotId { slot: 1, generation: 0 };
@@ -91,13 +92,13 @@ pub(crate) fn with_late_ticks(target: Target, cpus: u32, late: u64) -> (TasksHea
     (header(target), ledger, interval)
 }
 
-/// Reciprocal of the standard deviation of even numbers from 0 to 1.
+/// Reciprocal of the standard deviation of uniform numbers from 0 to 1.
 const SQRT_12: f64 = 3.464_101_615_137_754_6;
 
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    /// From 0 to 1, without 1.
+    /// Returns a number from 0 to 1, excluding 1.
     pub(crate) fn uniform(&mut self) -> f64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
@@ -109,7 +110,7 @@ impl Random {
         low + (high - low) * self.uniform()
     }
 
-    /// Every order of magnitude alike.
+    /// Returns a number for which every order of magnitude is equally likely.
     pub(crate) fn magnitude(&mut self, low: f64, high: f64) -> f64 {
         self.between(low.ln(), high.ln()).exp()
     }
@@ -122,7 +123,7 @@ impl Random {
         -mean * (1.0 - self.uniform()).ln()
     }
 
-    /// Arrivals at unit rate until the time is over (Knuth).
+    /// Returns the number of arrivals at unit rate until the time is over (Knuth).
     pub(in crate::metric) fn poisson(&mut self, mean: f64) -> u64 {
         let (mut time, mut count) = (0.0, 0);
         loop {
@@ -134,7 +135,8 @@ impl Random {
         }
     }
 
-    /// Mean 0, variance 1, even in between: several make a slice, and their sum is nearly normal.
+    /// Returns a uniform number with mean 0 and variance 1: several make a slice, and their sum is nearly
+    /// normal.
     pub(in crate::metric) fn noise(&mut self) -> f64 {
         (self.uniform() - 0.5) * SQRT_12
     }

@@ -1,4 +1,4 @@
-//! Cgroups that a limit of CPU time held back, as the kernel accounts it.
+//! Cgroups that a limit of CPU time throttled, as the kernel accounts it.
 
 use super::value::Value;
 use crate::{
@@ -7,23 +7,23 @@ use crate::{
     model::Interval,
 };
 
-/// What its limit did to a cgroup.
+/// Effect of its CPU limit on a cgroup.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Throttled {
-    /// Which.
+    /// Cgroup with the limit.
     pub owner: Owner,
-    /// Periods of the limit in which it had something to run.
+    /// Number of periods of the limit in which it had something to run.
     pub periods: u64,
     /// Share of them in which the limit was used up, in per cent.
     pub share: Value,
-    /// Time that its tasks could not run for it, of all CPUs together, in ns.
+    /// Time that its tasks could not run because of the limit, of all CPUs together, in ns.
     pub time: Value,
-    /// The limit; `None` where it is not known.
+    /// Limit of CPU time; `None` where it is not known.
     pub limit: Option<CpuLimit>,
 }
 
 impl Throttled {
-    /// All of an interval, those that lost most first.
+    /// Returns the throttled cgroups of an interval, those that lost most time first.
     pub(super) fn of(interval: &Interval) -> Vec<Self> {
         let mut all: Vec<_> = interval.throttling.iter().filter(|(_, limit)| limit.periods > 0).collect();
         all.sort_by_key(|(owner, limit)| (std::cmp::Reverse(limit.time_ns), *owner));

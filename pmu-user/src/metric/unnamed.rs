@@ -1,4 +1,4 @@
-//! Code whose names were not looked up in time: whose they are, and what brings them.
+//! Code for which names were not looked up in time, with its files, and the way to get the names.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// Files that are named.
+/// Number of files that are listed by name.
 const FILES_MAX: usize = 4;
 
-/// What of an interval's samples has no name because there was no time, as what is missing.
+/// Returns the code of an interval's samples that was not named in time, as missing measurements.
 pub fn missing(ledger: &Ledger, interval: &Interval) -> Vec<Absent> {
     let mut files: BTreeMap<&Untrusted, u64> = BTreeMap::new();
     let (mut kernel, mut nowhere, mut all) = (0_u64, 0_u64, 0_u64);
@@ -46,7 +46,7 @@ pub fn missing(ledger: &Ledger, interval: &Interval) -> Vec<Absent> {
     of_files.into_iter().chain(of_kernel).chain(elsewhere).collect()
 }
 
-/// The files with most samples by name, and how many more there are.
+/// Returns the names of the files with most samples, and the number of further ones.
 fn listed(files: &BTreeMap<&Untrusted, u64>) -> String {
     let mut files: Vec<(&&Untrusted, &u64)> = files.iter().collect();
     files.sort_by_key(|&(path, samples)| (std::cmp::Reverse(*samples), path));

@@ -1,4 +1,4 @@
-//! A number that says how far it can be trusted, or why there is none.
+//! Numbers with their uncertainty, or the reason why they are missing.
 
 use crate::{
     model::histogram::{Bucket, Histogram},
@@ -10,7 +10,7 @@ use crate::{
 pub const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
 
 named! {
-    /// How a number came about.
+    /// Method by which a number was obtained.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum How {
         Counted = "counted", "Every occurrence was counted.";
@@ -20,46 +20,46 @@ named! {
     }
 }
 
-/// A number, or the reason why it is missing. An absent number is never 0.
+/// Number, or the reason why it is missing. A missing number is never 0.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// The number.
+    /// Number that is known.
     Known(Known),
-    /// Why there is none.
+    /// Reason why it is missing.
     Missing(String),
 }
 
-/// A number and how far it can be trusted.
+/// Number with its uncertainty.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Known {
-    /// Best estimate.
+    /// Best estimate of the number.
     pub estimate: f64,
     /// Lower end of its 95 % interval; equal to the estimate if it is exact.
     pub low: f64,
-    /// Upper end.
+    /// Upper end of the interval.
     pub high: f64,
-    /// Share of the time, or of the occurrences, that it rests on (0 to 1).
+    /// Share of the time, or of the occurrences, on which it rests (0 to 1).
     pub coverage: f64,
-    /// How it came about.
+    /// Method by which it was obtained.
     pub how: How,
 }
 
 impl Known {
-    /// So many times it.
+    /// Returns the number multiplied by `factor`.
     pub fn times(&self, factor: f64) -> Self {
         let (estimate, low, high) = (self.estimate * factor, self.low * factor, self.high * factor);
         Self { estimate, low, high, ..*self }
     }
 
-    /// Without what a quantity of this unit cannot be: less than nothing, or a share of more than all. An estimate that is out there
-    /// itself, as that of a ratio of what two counters say may be, stays in its interval.
+    /// Limits the interval to values that the unit allows: not below 0, and no share above the whole. An
+    /// estimate outside of that, as a ratio of two counters may be, stays in its interval.
     pub fn within(&self, unit: Unit) -> Self {
         let (low, high) =
             (self.low.max(self.estimate.min(0.0)), self.high.min(self.estimate.max(unit.most())));
         Self { low, high, ..*self }
     }
 
-    /// Both together, as one number. Errors of both may go the same way.
+    /// Returns the sum of both. Errors of both may have the same sign.
     pub fn plus(&self, other: &Self) -> Self {
         Self {
             estimate: self.estimate + other.estimate,
@@ -72,18 +72,18 @@ impl Known {
 }
 
 impl Value {
-    /// An exact count.
+    /// Returns an exact count.
     pub fn counted(count: u64, coverage: f64) -> Self {
         let estimate = count as f64;
         Self::Known(Known { estimate, low: estimate, high: estimate, coverage, how: How::Counted })
     }
 
-    /// A number that was computed from exact ones.
+    /// Returns a number that was computed from exact ones.
     pub const fn exact(estimate: f64) -> Self {
         Self::Known(Known { estimate, low: estimate, high: estimate, coverage: 1.0, how: How::Counted })
     }
 
-    /// The number, if there is one.
+    /// Returns the number, if it is known.
     pub const fn known(&self) -> Option<&Known> {
         match self {
             Self::Known(known) => Some(known),
@@ -91,7 +91,7 @@ impl Value {
         }
     }
 
-    /// Why there is none, if there is none.
+    /// Returns the reason why it is missing, if it is.
     pub fn reason(&self) -> Option<&str> {
         match self {
             Self::Known(_) => None,
@@ -99,7 +99,7 @@ impl Value {
         }
     }
 
-    /// `numerator / denominator`. A ratio over nothing is missing.
+    /// Returns `numerator / denominator`. A ratio with a denominator of 0 is missing.
     pub fn ratio(numerator: f64, denominator: f64, why_missing: &str) -> Self {
         if denominator == 0.0 {
             return Self::Missing(why_missing.to_owned());
@@ -108,38 +108,39 @@ impl Value {
     }
 }
 
-/// Values of one quantity, each counted in its bucket: a quantile is known as well as its bucket is narrow.
+/// Distribution of one quantity, each value counted in its bucket: a quantile is as exact as its bucket is
+/// narrow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Distribution {
-    /// How many values each bucket holds: at least one value.
+    /// Number of values in each bucket: at least one value in total.
     pub histogram: Histogram,
     /// Sum of the values.
     pub sum: u64,
-    /// What is known of the largest value: its bucket, or less.
+    /// Bounds of the largest value: its bucket, or less.
     pub max: Bucket,
-    /// Share of the occurrences whose value was counted (0 to 1).
+    /// Share of the occurrences of which the value was counted (0 to 1).
     pub coverage: f64,
 }
 
 impl Distribution {
-    /// Number of values.
+    /// Returns the number of values.
     pub fn count(&self) -> u64 {
         self.histogram.count()
     }
 
-    /// The mean: exact.
+    /// Returns the mean, which is exact.
     pub fn mean(&self) -> Known {
         let mean = self.sum as f64 / self.count().max(1) as f64;
         Known { estimate: mean, low: mean, high: mean, coverage: self.coverage, how: How::Counted }
     }
 
-    /// The value at this quantile (0 to 1): the middle of its bucket, with the bucket's bounds.
+    /// Returns the value at this quantile (0 to 1): the middle of its bucket, with the bucket's bounds.
     pub fn quantile(&self, quantile: f64) -> Known {
         let bucket = self.histogram.quantile(quantile).unwrap_or(self.max);
         self.known([bucket.middle(), bucket.low, bucket.high].map(|value| value.min(self.max.high)))
     }
 
-    /// [`QUANTILES`] and the largest value, by name.
+    /// Returns [`QUANTILES`] and the largest value, by name.
     pub fn quantiles(&self) -> impl Iterator<Item = (&'static str, Known)> {
         let max = self.known([self.max.middle(), self.max.low, self.max.high]);
         QUANTILES.iter().map(|&(name, share)| (name, self.quantile(share))).chain([("max", max)])
@@ -156,21 +157,22 @@ impl Distribution {
 /// Quantile of the normal distribution that leaves 2.5 % on each side.
 pub(super) const Z: f64 = 1.959_963_984_540_054;
 
-/// 95 % interval of the mean of a Poisson count (Byar's approximation; Breslow and Day, Statistical Methods in Cancer
-/// Research II, 1987, p. 69).
+/// Returns the 95 % interval of the mean of a Poisson count (Byar's approximation; Breslow and Day,
+/// Statistical Methods in Cancer Research II, 1987, p. 69).
 pub fn poisson_interval(count: u64) -> (f64, f64) {
     poisson_bounds(count as f64)
 }
 
-/// The same for a count that need not be whole: samples of different weights are worth so many equal ones.
+/// Returns the same for a count that need not be an integer: samples of different weights correspond to a
+/// number of equal ones.
 pub(super) fn poisson_bounds(count: f64) -> (f64, f64) {
     let bound = |n: f64, sign: f64| n * (1.0 - 1.0 / (9.0 * n) + sign * Z / (3.0 * n.sqrt())).powi(3);
     let low = if count < 0.5 { 0.0 } else { bound(count, -1.0).max(0.0) };
     (low, bound(count + 1.0, 1.0))
 }
 
-/// 95 % interval of a share of which `hits` of `tries` are a sample (Wilson, J. Am. Stat. Assoc. 22, 1927); neither need be
-/// whole.
+/// Returns the 95 % interval of a share of which `hits` of `tries` are a sample (Wilson, J. Am. Stat. Assoc.
+/// 22, 1927). Neither need be an integer.
 pub(super) fn share_bounds(hits: f64, tries: f64) -> (f64, f64) {
     if tries == 0.0 {
         return (0.0, 1.0);
@@ -182,7 +184,7 @@ pub(super) fn share_bounds(hits: f64, tries: f64) -> (f64, f64) {
     ((middle - half).max(0.0), (middle + half).min(1.0))
 }
 
-/// `part / whole`, at most 1; 1 if there is no whole.
+/// Returns `part / whole`, at most 1; 1 if `whole` is 0.
 pub(super) fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 1.0 } else { (part as f64 / whole as f64).min(1.0) }
 }

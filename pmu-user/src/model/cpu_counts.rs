@@ -1,4 +1,4 @@
-//! What CPUs counted between two moments.
+//! Counts of CPUs between two moments.
 
 use pmu_common::gap::CLASSES;
 
@@ -8,14 +8,14 @@ use super::{
 };
 use crate::machine::cpu::Times;
 
-/// What an event did on one CPU.
+/// Counts of an event on one CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuEvent {
-    /// Samples seen.
+    /// Number of samples seen.
     pub samples: u64,
-    /// Those that hit the idle task.
+    /// Samples that hit the idle task.
     pub idle_samples: u64,
-    /// What its counter did, if it was read.
+    /// Reading of its counter, if it was read.
     pub ran: Option<Ran>,
 }
 
@@ -24,11 +24,11 @@ pub struct CpuEvent {
 pub struct CpuCounts {
     /// Switch events seen.
     pub switches: u64,
-    /// Those whose predecessor never arrived.
+    /// Switches without the preceding switch, which never arrived.
     pub switches_missing: u64,
-    /// Where the kernel says the time went, if the interval is a whole run.
+    /// The kernel's account of the time, if the interval is a whole run.
     pub times: Option<Times>,
-    /// Ticks seen.
+    /// Number of ticks seen.
     pub ticks: u64,
     /// Late ticks by class.
     pub late_ticks: [u64; CLASSES],
@@ -36,33 +36,34 @@ pub struct CpuCounts {
     pub blind_ticks: [u64; CLASSES],
     /// Ticks that found user code.
     pub user_ticks: u64,
-    /// Ticks that found the kernel's code, in a task that is not the idle one.
+    /// Ticks that found kernel code, in a task other than the idle task.
     pub kernel_ticks: u64,
-    /// Late ticks that found user code, those that the hypervisor explains excepted.
+    /// Late ticks that found user code, except those that the hypervisor explains.
     pub delayed_ticks: u64,
     /// Tick instants in those spans.
     pub delayed_instants: u64,
-    /// How long spans of the class masked were ([`pmu_common::gap::lateness`]); 0 in older recordings.
+    /// Lateness of spans of the class masked ([`pmu_common::gap::lateness`]); 0 in older recordings.
     pub lateness: i64,
-    /// Late ticks of the class masked that came right where the kernel lets interrupts in.
+    /// Late ticks of the class masked that came right where the kernel enables interrupts.
     pub enable_ticks: u64,
     /// Ticks on time that came there; 0 in older recordings.
     pub enable_ticks_on_time: u64,
     /// Tick instants in the spans of those that came late there; 0 in older recordings.
     pub enable_instants: u64,
-    /// How long those spans were, likewise.
+    /// Lateness of those spans, likewise.
     pub enable_lateness: i64,
-    /// The sampling events.
+    /// Counts of the sampling events.
     pub events: Vec<CpuEvent>,
     /// Silences between samples that only a late timer explains.
     pub silences: u64,
-    /// Their time beyond the period.
+    /// Time of these silences beyond the period.
     pub silent_ns: u64,
     /// Samples that the kernel did not deliver although the timer was on time.
     pub withheld: u64,
-    /// Time without the events that were opened on it, in ns: it was offline, or came back unnoticed.
+    /// Time for which the CPU lacked the events that were opened on it, in ns: it was offline, or came back
+    /// unnoticed.
     pub uncovered_ns: u64,
-    /// Where the time went by the scheduler's clock; `None` in the first drain and in older recordings.
+    /// Breakdown of the time by the scheduler's clock; `None` in the first drain and in older recordings.
     pub time: Option<CpuTime>,
 }
 
@@ -90,7 +91,7 @@ impl CpuCounts {
     }
 }
 
-/// Their sum, or whichever of the two there is.
+/// Returns the sum of both, or the one that is there.
 fn either<T: Copy>(one: Option<T>, other: Option<T>, plus: impl Fn(&T, &T) -> T) -> Option<T> {
     match (one, other) {
         (Some(one), Some(other)) => Some(plus(&one, &other)),

@@ -1,31 +1,31 @@
-//! Where a CPU's time went by the clock that the scheduler accounts tasks with.
+//! CPU time by the clock with which the scheduler accounts tasks.
 
 use pmu_common::cpu::{CpuCount, UNKNOWN};
 
-/// Where a CPU's time went between two flushes, in ns.
+/// Breakdown of a CPU's time between two flushes, in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuTime {
-    /// Time between them (CLOCK_MONOTONIC).
+    /// Time between the flushes (CLOCK_MONOTONIC).
     pub wall_ns: u64,
-    /// What the scheduler gave to tasks.
+    /// Time that the scheduler gave to tasks.
     pub owners_ns: u64,
-    /// The idle task.
+    /// Time of the idle task.
     pub idle_ns: u64,
-    /// The scheduler, between two tasks: it balanced load.
+    /// Time of the scheduler between two tasks, in which it balanced load.
     pub between_ns: u64,
-    /// What the task that ran at the end had run without its being accounted yet, less what was so at the begin.
+    /// Time of the task running at the end that was not accounted yet, less the same at the beginning.
     pub pending_ns: i64,
-    /// What the kernel left out of the time of tasks and of the idle task: interrupt handlers and stolen time, where it does so;
-    /// `None` where that cannot be read.
+    /// Time that the kernel excludes from the time of tasks and of the idle task: interrupt handlers and
+    /// steal time, if it excludes them. `None` if that cannot be read.
     pub excluded_ns: Option<u64>,
-    /// What of that were interrupt handlers; `None` where it does not leave them out.
+    /// Part of that time in interrupt handlers; `None` if the kernel does not exclude them.
     pub interrupts_ns: Option<u64>,
-    /// It was offline for a part of it.
+    /// Time for which the CPU was offline.
     pub uncovered_ns: u64,
 }
 
 impl CpuTime {
-    /// What happened between two flushes. `None` where the programs did not write it down.
+    /// Returns the breakdown between two flushes, or `None` if the programs did not record it.
     pub(super) fn between(before: &CpuCount, now: &CpuCount) -> Option<Self> {
         if before.flushed_ns == 0 || now.flushed_ns == 0 {
             return None;
@@ -44,7 +44,7 @@ impl CpuTime {
         })
     }
 
-    /// Adds that of another CPU, or of the same one in another interval.
+    /// Returns the sum with that of another CPU, or of the same one in another interval.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         let both = |one: Option<u64>, other: Option<u64>| Some(one?.saturating_add(other?));
@@ -60,7 +60,7 @@ impl CpuTime {
         }
     }
 
-    /// What of the time is in none of the parts: below 0 where they are more than there was.
+    /// Returns the time that is in none of the parts. It is below 0 if the parts exceed the time.
     pub fn rest_ns(&self) -> i64 {
         let signed = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX);
         let left_out_ns = self.excluded_ns.unwrap_or(0).saturating_add(self.uncovered_ns);

@@ -1,4 +1,4 @@
-//! Who had the CPUs that owners waited for.
+//! Culprits, which had the CPUs that owners waited for.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::{
     machine::cpu::Cpu,
 };
 
-/// Who had a CPU.
+/// Owner or task that had a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CulpritIndex {
     /// An owner, which may be the victim itself: others of its tasks.
@@ -19,7 +19,7 @@ pub enum CulpritIndex {
     Idle,
     /// A task that no owner counts for.
     Outside,
-    /// Not told: the victim waited for another CPU than the one it got.
+    /// Not known: the victim waited for another CPU than the one it got.
     Migrated,
 }
 
@@ -31,7 +31,8 @@ pub(super) type Charged = BTreeMap<(OwnerIndex, CulpritIndex), u64>;
 pub(super) struct Charges(HashMap<(Cpu, SlotId, Culprit), u64>);
 
 impl Charges {
-    /// What was charged since the reading before. Sums in ns never wrap: one that is smaller than it was is a recording's own.
+    /// Returns the charges since the previous reading. Sums in ns never wrap. Only a recording can hold a sum
+    /// that is smaller than before.
     pub(super) fn advance(
         &mut self,
         rows: &[CulpritRow],
@@ -48,11 +49,11 @@ impl Charges {
             };
             grown.push(((index_of(victim), culprit), wait_ns.saturating_sub(before)));
         }
-        // A tree that is built of pairs in order costs less than one that takes them as they come.
+        // Building a tree from ordered pairs costs less than inserting them as they come.
         added_up(grown).into_iter().collect()
     }
 
-    /// Forgets what slots charged in lives that are over.
+    /// Drops the charges of slot lives that are over.
     pub(super) fn retain(&mut self, alive: impl Fn(&SlotId) -> bool) {
         self.0.retain(|(_, victim, culprit), _| {
             alive(victim) && !matches!(culprit, Culprit::Slot(slot) if !alive(slot))
@@ -60,7 +61,7 @@ impl Charges {
     }
 }
 
-/// Sums by key, in their order.
+/// Returns the sums by key, in the order of the keys.
 pub fn added_up<K: Ord + Copy>(mut times: Vec<(K, u64)>) -> Vec<(K, u64)> {
     times.sort_unstable_by_key(|&(key, _)| key);
     times.dedup_by(|(key, more), (kept, sum)| {
@@ -73,7 +74,7 @@ pub fn added_up<K: Ord + Copy>(mut times: Vec<(K, u64)>) -> Vec<(K, u64)> {
     times
 }
 
-/// Adds what was charged in another interval.
+/// Adds the charges of another interval.
 pub(super) fn merge(into: &mut Charged, more: &Charged) {
     for (&pair, &wait_ns) in more {
         let sum = into.entry(pair).or_default();
@@ -81,7 +82,7 @@ pub(super) fn merge(into: &mut Charged, more: &Charged) {
     }
 }
 
-/// Gives what owners waited, and what is charged to them, to those that stand for them.
+/// Moves the waits of owners, and the charges to them, to the owners that stand for them.
 pub(super) fn fold(charged: &mut Charged, target: impl Fn(OwnerIndex) -> OwnerIndex) {
     for ((victim, culprit), wait_ns) in std::mem::take(charged) {
         let culprit = match culprit {
@@ -109,7 +110,7 @@ mod tests {
         CulpritRow { cpu: Cpu(cpu), victim, culprit, wait_ns }
     }
 
-    /// A slot's owner in these tests.
+    /// Returns a slot's owner in these tests.
     fn index_of(slot: SlotId) -> OwnerIndex {
         OwnerIndex(10 * slot.generation + slot.slot)
     }

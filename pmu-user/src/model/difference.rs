@@ -1,4 +1,4 @@
-//! Rows that are subtracted.
+//! Differences between rows.
 
 use pmu_common::{count::Count, cpu::CpuSamples, histogram::RUNQUEUE, off_cpu::OffCpu, sample::SampleCount};
 
@@ -12,40 +12,42 @@ use super::{
 };
 use crate::drain::{Cost, CountRow, CpuRow};
 
-/// What this process cost so far. Starting and looking up names takes CPU time of it, too, during which nothing counts.
+/// Cost of this process so far. Starting and looking up names take its CPU time, too, while nothing is
+/// counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OwnCost {
-    /// So far.
+    /// Total cost so far.
     pub so_far: Cost,
     /// CPU time at the first drain and at the last, in ns.
     counted_ns: Option<(u64, u64)>,
 }
 
 impl OwnCost {
-    /// Takes what a drain says.
+    /// Takes the cost in a drain.
     pub(super) fn drain(&mut self, cost: Cost) {
         let (first_ns, _) = self.counted_ns.unwrap_or((cost.cpu_ns, cost.cpu_ns));
         self.counted_ns = Some((first_ns, cost.cpu_ns));
         self.so_far = cost;
     }
 
-    /// Takes what is said once the last drain was read.
+    /// Takes the cost that is reported after the last drain.
     pub(super) const fn conclude(&mut self, cost: Cost) {
         self.so_far = cost;
     }
 
-    /// CPU time of starting, until the first drain was read, in ns.
+    /// Returns the CPU time of starting, until the first drain was read, in ns.
     pub fn startup_cpu_ns(&self) -> u64 {
         self.counted_ns.map_or(0, |(first_ns, _)| first_ns)
     }
 
-    /// CPU time from the first drain to the last, in ns: what was taken from those who were counted.
+    /// Returns the CPU time from the first drain to the last, in ns, which was taken from the counted tasks.
     pub fn counting_cpu_ns(&self) -> u64 {
         self.counted_ns.map_or(0, |(first_ns, last_ns)| last_ns.saturating_sub(first_ns))
     }
 }
 
-/// What an owner did on a CPU between two readings of its row; samples, time off the CPU and interrupts are not in it.
+/// Returns the counts of an owner on a CPU between two readings of its row, without samples, time off the CPU
+/// and interrupts.
 pub(super) fn of_owner(last: Option<&CountRow>, row: &CountRow) -> Counts {
     let zero = Count::ZERO;
     let before = last.map_or(&zero, |last| &last.count);
@@ -88,7 +90,7 @@ pub(super) fn of_owner(last: Option<&CountRow>, row: &CountRow) -> Counts {
     }
 }
 
-/// Samples of every event since the last reading, each with the weight that it has now.
+/// Returns the samples of every event since the last reading, each with its current weight.
 pub(super) fn samples(last: Option<&CountRow>, row: &CountRow, weights: &Weights) -> Vec<OwnerEvent> {
     let event = |(event, now): (usize, &SampleCount)| {
         let before = last.and_then(|last| last.samples.get(event)).copied().unwrap_or_default();
@@ -102,7 +104,7 @@ pub(super) fn samples(last: Option<&CountRow>, row: &CountRow, weights: &Weights
     row.samples.iter().enumerate().map(event).collect()
 }
 
-/// What happened on a CPU between two readings of its row.
+/// Returns the counts of a CPU between two readings of its row.
 pub(super) fn of_cpu(last: &CpuRow, row: &CpuRow) -> CpuCounts {
     let classes =
         |now: [u64; 3], before: [u64; 3]| std::array::from_fn(|class| now[class].wrapping_sub(before[class]));

@@ -1,4 +1,4 @@
-//! Bounds on what a run keeps: owners that have ended, instructions, stacks and gaps beyond them are put together, so that
+//! Bounds on what a run keeps. Ended owners, instructions, stacks and gaps beyond them are merged, so that
 //! memory does not grow with time. Sums stay exact.
 
 #[cfg(test)]
@@ -18,47 +18,50 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// Code of the kernel, and of processes, of which only the sum is kept.
+/// Locations that stand for kernel code and for process code of which only the sum is kept.
 const REST: [At; 2] = [At { source: u32::MAX, offset: 0 }, At { source: u32::MAX, offset: 1 }];
 
-/// Where the samples of an instruction go that is not kept apart.
+/// Returns the location that takes the samples of an instruction that is not kept apart.
 const fn rest(at: At) -> At {
     if is_kernel(at) { REST[0] } else { REST[1] }
 }
 
-/// Does it stand for code that is not kept apart?
+/// Returns whether the location stands for code that is not kept apart.
 pub const fn is_rest(at: At) -> bool {
     at.source == REST[0].source
 }
 
-/// Is it kernel code, kept apart or not?
+/// Returns whether this is kernel code, kept apart or not.
 pub const fn is_kernel(at: At) -> bool {
     at.is_kernel() || is_rest(at) && at.offset == REST[0].offset
 }
 
-/// The most that is kept apart.
+/// Limits of what is kept apart.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Owners; of those beyond, the ones that have ended are put together by name.
+    /// Number of owners. Beyond it, ended owners are merged by name.
     pub owners: usize,
-    /// Names of owners that have ended; all beyond are one.
+    /// Number of names of ended owners. All beyond it are one owner.
     pub names: usize,
-    /// Instructions that samples hit, by owner and event; of those beyond, the ones with the fewest samples are put together.
+    /// Number of instructions that samples hit, by owner and event. Beyond it, those with the fewest samples
+    /// are merged.
     pub hot: usize,
-    /// Bytes of stacks, likewise: deep ones of interpreters and compilers are many times the size of shallow ones.
+    /// Bytes of stacks, likewise. Deep stacks of interpreters and compilers are many times the size of
+    /// shallow ones.
     pub stack_bytes: usize,
-    /// Late timers that are listed; the longest stay.
+    /// Number of late timers that are listed. The longest stay.
     pub gaps: usize,
-    /// May what an ended cgroup did be given to the cgroup above it, because that one's numbers hold it anyhow?
+    /// Whether the counts of an ended cgroup may go to the cgroup above it, because that one's numbers
+    /// include them anyway.
     pub upwards: bool,
 }
 
-/// What every run keeps at most: some 40 MB, of which stacks of 25 frames are 26,000.
+/// Bounds of every run: some 40 MB, with room for 26,000 stacks of 25 frames.
 pub const BOUNDS: Bounds =
     Bounds { owners: 8192, names: 1024, hot: 1 << 16, stack_bytes: 12 << 20, gaps: 4096, upwards: false };
 
 impl Ledger {
-    /// Puts owners that have ended together where there are more owners than `bounds` allow, and tells `intervals`.
+    /// Merges ended owners if there are more owners than `bounds` allow, and updates `intervals`.
     pub fn fold(&mut self, bounds: &Bounds, intervals: &mut [&mut Interval]) {
         if self.owner_count() > bounds.owners {
             let to = self.fold_ended(bounds);
@@ -70,7 +73,7 @@ impl Ledger {
 }
 
 impl Interval {
-    /// Gives what owners did to those that stand for them.
+    /// Moves the counts of owners to the owners that stand for them.
     pub fn fold_owners(&mut self, to: &HashMap<OwnerIndex, OwnerIndex>) {
         if to.is_empty() {
             return;
@@ -101,7 +104,8 @@ impl Interval {
         }
     }
 
-    /// Gives what processes and threads did to the first of each name: another run of the same has other ids.
+    /// Moves the counts of processes and threads to the first of each name: another run of the same has other
+    /// ids.
     pub fn put_under_names(&mut self, ledger: &Ledger) {
         let mut first: BTreeMap<(bool, &Untrusted), OwnerIndex> = BTreeMap::new();
         let mut to = HashMap::new();
@@ -120,7 +124,7 @@ impl Interval {
         self.fold_owners(&to);
     }
 
-    /// Puts together what is beyond the bounds.
+    /// Merges what is beyond the bounds.
     fn keep_within(&mut self, bounds: &Bounds) {
         if self.hot.len() > bounds.hot {
             keep_largest(&mut self.hot, bounds.hot, |_| 1, |key| HotKey { at: rest(key.at), ..*key });
@@ -132,13 +136,13 @@ impl Interval {
             });
         }
         if self.gaps.len() > bounds.gaps {
-            // No gaps to anybody: a CPU that woke late was idle.
+            // A CPU that woke late was idle, which is not a gap for any owner.
             self.gaps.retain(|(_, row)| row.class as usize != IDLE);
         }
         if self.gaps.len() > bounds.gaps {
             let late = |(_, row): &(Option<OwnerIndex>, GapRow)| Reverse((row.late_ns, row.at_ns));
             self.gaps.sort_by_key(late);
-            // Room, so that this is rare.
+            // Leaves room, so that this is rare.
             let kept = bounds.gaps / 2;
             self.gaps_left_out += (self.gaps.len() - kept) as u64;
             self.gaps.truncate(kept);
@@ -147,13 +151,14 @@ impl Interval {
 }
 
 impl StackKey {
-    /// What it takes in [`Interval::stacks`], in bytes.
+    /// Returns its size in [`Interval::stacks`], in bytes.
     const fn bytes(&self) -> usize {
         size_of::<(Self, WeightedSamples)>() + size_of::<At>() * self.frames.len()
     }
 }
 
-/// Keeps the entries with the most samples, up to half of the room of `most`; the others are given to where `rest` says.
+/// Keeps the entries with the most samples, up to half of the room of `most`. The others are merged into the
+/// keys that `rest` returns.
 fn keep_largest<K: Clone + Eq + Hash + Ord>(
     all: &mut HashMap<K, WeightedSamples>,
     most: usize,

@@ -1,10 +1,11 @@
-//! Cgroups that became targets while counting went on.
+//! Cgroups that became targets during counting.
 
 use std::collections::BTreeSet;
 
 use crate::{machine::cgroup::ancestors, untrusted::Untrusted};
 
-/// Paths that are kept, those of cgroups included that nobody knows any more; where that many are known, twice as many.
+/// Paths that are kept, including those of cgroups that are not known any more. The limit rises to twice the
+/// number of known ones.
 const KEPT_MAX: usize = 16_384;
 
 /// Paths of cgroups that became targets.
@@ -15,7 +16,8 @@ pub struct FollowedPaths {
 }
 
 impl FollowedPaths {
-    /// Takes a path. If there are many, those go of which `is_known` says that no report to come has them.
+    /// Inserts a path. If there are many, drops those that are not known by `is_known`: no later report has
+    /// them.
     pub fn insert(&mut self, path: Untrusted, is_known: impl Fn(&Untrusted) -> bool) {
         self.paths.insert(path);
         if self.paths.len() > self.kept_max.max(KEPT_MAX) {
@@ -24,7 +26,7 @@ impl FollowedPaths {
         }
     }
 
-    /// Is the cgroup with this path one of them, or below one?
+    /// Returns whether the cgroup with this path is one of them, or below one.
     pub fn has(&self, path: &[u8]) -> bool {
         let is_one = |path: &[u8]| self.paths.contains(&Untrusted::new(path));
         !self.paths.is_empty() && (is_one(path) || ancestors(path).any(is_one))

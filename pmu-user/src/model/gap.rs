@@ -1,18 +1,18 @@
-//! Gaps: late timers of one CPU that show the same span are one gap; the longest come first.
+//! Gaps. Late timers of one CPU that show the same span are one gap. The longest gaps come first.
 
 use crate::{drain::GapRow, machine::cpu::Cpu, model::OwnerIndex};
 
-/// Two timers that come within this time of each other were late for the same reason.
+/// Time within which two timers were late for the same reason.
 const SAME_NS: u64 = 100_000;
 
 /// A span in which a CPU took no timer interrupt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// The late timer that shows most of it.
+    /// Late timer that shows most of the span.
     pub row: GapRow,
-    /// Owner that ran.
+    /// Owner that ran then.
     pub owner: Option<OwnerIndex>,
-    /// Late timers that show it.
+    /// Number of late timers that show the span.
     pub timers: u32,
 }
 
@@ -28,7 +28,8 @@ pub fn join(rows: &[(Option<OwnerIndex>, GapRow)]) -> Vec<Gap> {
         match gaps.last_mut() {
             Some(gap) if same => {
                 gap.timers += 1;
-                // One that came where interrupts were let in is enough; the other's handler may have run before it.
+                // One timer right where interrupts are enabled is enough. The other's handler may have run
+                // before it.
                 let at_enable = gap.row.at_enable.max(row.at_enable);
                 if row.late_ns > gap.row.late_ns {
                     gap.row = row.clone();
@@ -43,15 +44,15 @@ pub fn join(rows: &[(Option<OwnerIndex>, GapRow)]) -> Vec<Gap> {
     gaps
 }
 
-/// The part of a late interrupt's kernel stack that it interrupted: what comes after the interrupt's entry. `is_entry`
-/// tells of an address whether it is one. Empty if it interrupted user code.
+/// Returns the interrupted part of a late interrupt's kernel stack: the frames after the interrupt's entry.
+/// `is_entry` returns whether an address is an entry. Empty if user code was interrupted.
 pub fn interrupted(stack: &[u64], is_entry: impl Fn(u64) -> bool) -> &[u64] {
     let entry = stack.iter().rposition(|&address| is_entry(address));
     entry.map_or(stack, |entry| &stack[entry + 1..])
 }
 
-/// Is this function the assembly entry of an interrupt? x86: arch/x86/entry/entry_64.S; arm64:
-/// arch/arm64/kernel/entry.S.
+/// Returns whether this function is the assembly entry of an interrupt. x86: arch/x86/entry/entry_64.S;
+/// arm64: arch/arm64/kernel/entry.S.
 pub fn is_entry(function: &[u8]) -> bool {
     let x86 = function.starts_with(b"asm_sysvec_") || function.starts_with(b"asm_common_interrupt");
     let arm: [&[u8]; 4] = [b"el1h_64_irq", b"el0t_64_irq", b"el1h_64_irq_handler", b"el0t_64_irq_handler"];
@@ -63,7 +64,7 @@ pub(super) mod tests {
     use super::{interrupted, is_entry, join};
     use crate::{drain::GapRow, machine::cpu::Cpu, untrusted::Untrusted};
 
-    /// A timer that expired so late.
+    /// Returns a timer that expired this late.
     pub(in crate::model) fn row(cpu: u32, at_ns: u64, late_ns: u64) -> GapRow {
         GapRow {
             cpu: Cpu(cpu),

@@ -1,35 +1,37 @@
-//! Log-linear histograms: subtracted, added up, and their quantiles with the bounds of the bucket they lie in.
+//! Log-linear histograms: differences, sums, and quantiles with the bounds of their bucket.
 
 use pmu_common::histogram::Layout;
 
 /// Range of the values that a histogram counts together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Bucket {
-    /// Smallest value.
+    /// Smallest value of the range.
     pub low: u64,
-    /// Largest value; of the last bucket, which has no end, `u64::MAX`.
+    /// Largest value; `u64::MAX` for the last bucket, which has no end.
     pub high: u64,
 }
 
 impl Bucket {
-    /// A recording may name a bucket that there is not: the last holds everything above.
+    /// Returns the bucket with an index. A recording may have a larger index: the last bucket holds
+    /// everything above.
     fn of(layout: Layout, index: u32) -> Self {
         let index = index.min(layout.buckets as u32 - 1);
         Self { low: layout.lower_bound(index), high: layout.upper_bound(index) }
     }
 
-    /// The middle; of a bucket without end, where it begins.
+    /// Returns the middle, or the start of a bucket without end.
     pub const fn middle(&self) -> u64 {
         if self.high == u64::MAX { self.low } else { self.low + (self.high - self.low) / 2 }
     }
 }
 
-/// Counts of values by bucket, ascending; only buckets that hold any.
+/// Counts of values by bucket, ascending, without empty buckets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Histogram(Vec<(Bucket, u64)>);
 
 impl Histogram {
-    /// What was counted between two readings of a row's buckets, both ascending. The kernel's counts wrap at 2³².
+    /// Returns the counts between two readings of a row's buckets, both ascending. The kernel's counts wrap
+    /// at 2³².
     pub fn between<I: Copy + Ord + Into<u32>>(
         layout: Layout,
         earlier: &[(I, u32)],
@@ -50,7 +52,7 @@ impl Histogram {
         histogram
     }
 
-    /// Adds to a bucket, which does not lie before place `from`; its place.
+    /// Adds to a bucket that does not lie before index `from`. Returns the index of the bucket.
     fn add(&mut self, from: usize, bucket: Bucket, count: u64) -> usize {
         let at = from + self.0[from..].iter().take_while(|(ours, _)| *ours < bucket).count();
         match self.0.get_mut(at) {
@@ -60,7 +62,7 @@ impl Histogram {
         at
     }
 
-    /// Adds another histogram of the same layout: both are gone through once.
+    /// Adds another histogram of the same layout, in one pass over both.
     pub fn merge(&mut self, other: &Self) {
         if self.0.is_empty() {
             self.0.clone_from(&other.0);
@@ -72,7 +74,7 @@ impl Histogram {
         }
     }
 
-    /// What was counted since it was `earlier`, which holds no more in any bucket.
+    /// Returns the counts since `earlier`, which holds no more in any bucket.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let mut before = earlier.0.iter().peekable();
@@ -84,18 +86,18 @@ impl Histogram {
         Self(grown.collect())
     }
 
-    /// Number of values.
+    /// Returns the number of values.
     pub fn count(&self) -> u64 {
         self.0.iter().map(|&(_, count)| count).fold(0, u64::saturating_add)
     }
 
-    /// Buckets that hold any value, and how many, ascending.
+    /// Returns the buckets that hold any value, with their counts, ascending.
     pub fn iter(&self) -> impl Iterator<Item = (Bucket, u64)> + '_ {
         self.0.iter().copied()
     }
 
-    /// The bucket that holds the value at this quantile (0 to 1): of n values in order, the one in place ⌈quantile ·
-    /// n⌉. None if there are no values.
+    /// Returns the bucket that holds the value at this quantile (0 to 1): of n values in order, the one in
+    /// place ⌈quantile · n⌉. `None` if there are no values.
     pub fn quantile(&self, quantile: f64) -> Option<Bucket> {
         let count = self.count();
         let rank = ((quantile * count as f64).ceil() as u64).clamp(1, count.max(1));
@@ -107,7 +109,7 @@ impl Histogram {
         self.iter().find(holds).map(|(bucket, _)| bucket)
     }
 
-    /// The bucket that holds the largest value.
+    /// Returns the bucket that holds the largest value.
     pub fn last(&self) -> Option<Bucket> {
         self.0.last().map(|&(bucket, _)| bucket)
     }
@@ -138,7 +140,7 @@ mod tests {
         prop::sample::select(vec![RUNQUEUE, BLOCK])
     }
 
-    /// Latencies of uniform bit length: uniform numbers would fill the top buckets only.
+    /// Generates latencies of uniform bit length. Uniform numbers would fill the top buckets only.
     fn latencies() -> impl Strategy<Value = Vec<u64>> {
         let one = (0_u32..36, 0_u64..u64::MAX)
             .prop_map(|(bits, noise)| (1_u64 << bits) | (noise & ((1 << bits) - 1)));

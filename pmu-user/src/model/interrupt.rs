@@ -1,4 +1,4 @@
-//! What interrupt handlers did, between readings.
+//! Counts of interrupt handlers between readings.
 
 use std::collections::BTreeMap;
 
@@ -10,34 +10,34 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// Runs of one handler on one CPU that ended.
+/// Completed runs of one handler on one CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HandlerRuns {
-    /// How many.
+    /// Number of runs.
     pub runs: u64,
-    /// Their time in ns, without that of handlers that interrupted them.
+    /// Time of the runs in ns, without that of handlers that interrupted them.
     pub total_ns: u64,
-    /// The longest, in ns.
+    /// Longest run, in ns.
     pub longest_ns: u64,
 }
 
-/// Time in which interrupt handlers had a CPU while somebody's tasks ran there, in ns.
+/// Time for which interrupt handlers had a CPU while an owner's tasks ran there, in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interrupted {
-    /// Handlers of lines and vectors.
+    /// Time of handlers of lines and vectors.
     pub hard_ns: u64,
-    /// Softirqs.
+    /// Time of softirqs.
     pub soft_ns: u64,
 }
 
-/// Handlers on one CPU that interrupted nobody who counts, and those that were lost.
+/// Handlers on one CPU that interrupted no counted owner, and lost runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpareInterrupts {
-    /// Time of those that interrupted the idle task, in ns.
+    /// Time of handlers that interrupted the idle task, in ns.
     pub idle_ns: u64,
-    /// Time of those that interrupted tasks that no owner counts for, in ns.
+    /// Time of handlers that interrupted tasks without an owner, in ns.
     pub others_ns: u64,
-    /// Runs that were lost: their begin and end did not fit together.
+    /// Lost runs: their begin and end did not match.
     pub missed: u64,
     /// Ticks that came late because a handler had the CPU.
     pub late_ticks: u64,
@@ -62,7 +62,7 @@ impl Interrupted {
         self.soft_ns = self.soft_ns.saturating_add(other.soft_ns);
     }
 
-    /// Of both kinds.
+    /// Returns the time of both kinds.
     pub const fn all_ns(&self) -> u64 {
         self.hard_ns.saturating_add(self.soft_ns)
     }
@@ -78,26 +78,27 @@ impl SpareInterrupts {
     }
 }
 
-/// What happened with handlers since the drain before.
+/// Counts of handlers since the previous drain.
 pub(super) struct NewInterrupts {
     pub(super) handlers: BTreeMap<(Cpu, Handler), HandlerRuns>,
     pub(super) spare: BTreeMap<Cpu, SpareInterrupts>,
     pub(super) interrupted: Vec<(SlotId, Interrupted)>,
 }
 
-/// Last readings, and what lines are called.
+/// Last readings, and names of lines.
 #[derive(Debug, Default)]
 pub(super) struct InterruptReadings {
     handlers: HashMap<(Cpu, Handler), (u64, u64)>,
     spare: HashMap<Cpu, SpareInterruptsRow>,
     interrupted: HashMap<SlotId, InterruptedRow>,
     names: BTreeMap<Handler, Untrusted>,
-    /// Was anything read? What handlers did before the first drain is not ours.
+    /// Whether anything was read. Handler runs before the first drain do not count.
     has_begun: bool,
 }
 
 impl InterruptReadings {
-    /// What came since the reading before. Rows are read while they grow: what one lacks comes with the next.
+    /// Returns the counts since the previous reading. Rows are read while they grow: what one reading lacks
+    /// comes with the next.
     pub(super) fn advance(&mut self, drain: &TasksDrain) -> NewInterrupts {
         let mut handlers: BTreeMap<_, _> =
             drain.handlers.iter().map(|row| ((row.cpu, row.handler), self.handler(row))).collect();
@@ -143,12 +144,12 @@ impl InterruptReadings {
         Interrupted { hard_ns: since(|row| row.hard_ns), soft_ns: since(|row| row.soft_ns) }
     }
 
-    /// What drivers call the handler of a line.
+    /// Returns the drivers' name for the handler of a line.
     pub(super) fn name(&self, handler: Handler) -> Option<&Untrusted> {
         self.names.get(&handler)
     }
 
-    /// Forgets slots in lives that are over.
+    /// Drops slot lives that are over.
     pub(super) fn retain(&mut self, alive: impl Fn(&SlotId) -> bool) {
         self.interrupted.retain(|slot, _| alive(slot));
     }

@@ -1,4 +1,4 @@
-//! What happened between two moments.
+//! Counts between two moments.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -24,16 +24,16 @@ use crate::{
 /// Samples of one event that hit an owner.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct OwnerEvent {
-    /// In user mode.
+    /// Samples in user mode.
     pub user: WeightedSamples,
-    /// In kernel mode.
+    /// Samples in kernel mode.
     pub kernel: WeightedSamples,
-    /// Those that found interrupts masked.
+    /// Samples that found interrupts masked.
     pub masked: u64,
 }
 
 impl OwnerEvent {
-    /// In both modes.
+    /// Returns the samples in both modes.
     pub fn all(&self) -> WeightedSamples {
         let mut all = self.user;
         all.merge(&self.kernel);
@@ -41,10 +41,10 @@ impl OwnerEvent {
     }
 }
 
-/// Slices of an owner that are told apart: a few minutes' worth, and enough for any interval.
+/// Slices of an owner that are kept apart: a few minutes' worth, and enough for any interval.
 const SLICES_MAX: usize = 4096;
 
-/// What one owner did.
+/// Counts of one owner.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counts {
     /// Time on a CPU.
@@ -59,42 +59,42 @@ pub struct Counts {
     pub major_faults: u64,
     /// Moves to another CPU.
     pub migrations: u64,
-    /// Run-queue latencies.
+    /// Histogram of run-queue latencies.
     pub waits: Histogram,
-    /// Their sum.
+    /// Sum of the latencies.
     pub wait_ns: u64,
-    /// Bounds of the longest.
+    /// Bounds of the longest latency.
     pub wait_max_ns: (u64, u64),
-    /// Late ticks while it ran with interrupts masked.
+    /// Late ticks while the owner ran with interrupts masked.
     pub late_ticks: u64,
     /// Tick instants in those spans.
     pub blind_ticks: u64,
-    /// How long those spans were ([`pmu_common::gap::lateness`]); 0 in older recordings.
+    /// Lateness of those spans ([`pmu_common::gap::lateness`]); 0 in older recordings.
     pub lateness: i64,
-    /// Ticks that came while it ran.
+    /// Ticks that came while the owner ran.
     pub ticks: u64,
-    /// Those that found it in the kernel.
+    /// Ticks that found the owner in the kernel.
     pub kernel_ticks: u64,
-    /// Late ticks that came right where the kernel lets interrupts in.
+    /// Late ticks that came right where the kernel enables interrupts.
     pub enable_ticks: u64,
     /// Ticks on time that came there; 0 in older recordings.
     pub enable_ticks_on_time: u64,
     /// Tick instants in the spans of those that came late there; 0 in older recordings.
     pub enable_instants: u64,
-    /// How long those spans were, likewise.
+    /// Lateness of those spans, likewise.
     pub enable_lateness: i64,
     /// Time off the CPU.
     pub off_cpu: OffCpu,
-    /// Interrupt handlers that had its CPU meanwhile.
+    /// Interrupt handlers that had its CPU while it ran.
     pub interrupted: Interrupted,
     /// Samples, by event.
     pub events: Vec<OwnerEvent>,
-    /// CPUs it ran on.
+    /// CPUs on which it ran.
     pub cpus: BTreeSet<Cpu>,
 }
 
 impl Counts {
-    /// Adds what another owner, or the same one in another interval, did.
+    /// Adds the counts of another owner, or of the same one in another interval.
     pub fn merge(&mut self, other: &Self) {
         add!(self, other: cpu_time_ns, voluntary_switches, involuntary_switches, minor_faults);
         add!(self, other: major_faults, migrations);
@@ -114,12 +114,12 @@ impl Counts {
         self.cpus.extend(&other.cpus);
     }
 
-    /// Context switches of both kinds.
+    /// Returns the context switches of both kinds.
     pub const fn switches(&self) -> u64 {
         self.voluntary_switches.saturating_add(self.involuntary_switches)
     }
 
-    /// Samples of an event; none if it is not there.
+    /// Returns the samples of an event, which are none if the event is not there.
     pub fn event(&self, event: usize) -> OwnerEvent {
         self.events.get(event).copied().unwrap_or_default()
     }
@@ -128,109 +128,111 @@ impl Counts {
 /// Samples of one event that hit one instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HotKey {
-    /// The event's place in the plan.
+    /// Index of the event in the plan.
     pub event: u32,
-    /// Whose.
+    /// Owner of the samples.
     pub owner: OwnerIndex,
-    /// The instruction.
+    /// Location of the instruction.
     pub at: At,
 }
 
-/// [`StackKey::event`]: no event, but waits of blocked tasks. They weigh their time in ns, and their squares are its variance.
+/// [`StackKey::event`] of the waits of blocked tasks, which have no event. Their weight is their time in ns,
+/// and their squares are its variance.
 pub const OFF_CPU: u32 = EVENTS_MAX as u32;
 
 /// Samples of one event with one stack.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StackKey {
-    /// The event's place in the plan, or [`OFF_CPU`].
+    /// Index of the event in the plan, or [`OFF_CPU`].
     pub event: u32,
-    /// Whose.
+    /// Owner of the samples.
     pub owner: OwnerIndex,
     /// Frames, innermost first, kernel before user.
     pub frames: Vec<At>,
 }
 
-/// What happened between two moments.
+/// Counts between two moments.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Interval {
     /// Start, in ns since counting started.
     pub from_ns: u64,
-    /// End.
+    /// End, in ns since counting started.
     pub to_ns: u64,
-    /// Time in which its samples were taken, in ns; `None` in older recordings.
+    /// Time in which the samples were taken, in ns; `None` in older recordings.
     pub sampled_ns: Option<u64>,
-    /// Per owner. An owner that did nothing is not there.
+    /// Counts by owner, without owners that did nothing.
     pub owners: BTreeMap<OwnerIndex, Counts>,
-    /// What seldom happened, per owner.
+    /// Rare events by owner.
     pub rare: Rarely,
-    /// Cgroups that ended in it.
+    /// Cgroups that ended in the interval.
     pub ended: BTreeSet<OwnerIndex>,
-    /// Waits for a CPU by who waited and who had it.
+    /// Waits for a CPU by victim and culprit.
     pub charged: Charged,
-    /// Per CPU.
+    /// Counts by CPU.
     pub cpus: BTreeMap<Cpu, CpuCounts>,
-    /// What counters said about an owner, by slice in the order of their ends.
+    /// Counts of events by owner and slice, in the order in which the slices ended.
     pub slices: BTreeMap<OwnerIndex, Vec<SliceRow>>,
-    /// Interrupt handlers, by CPU; none where they do not count.
+    /// Interrupt handlers by CPU; empty if they are not counted.
     pub handlers: BTreeMap<(Cpu, Handler), HandlerRuns>,
-    /// Those that interrupted nobody who counts.
+    /// Handlers that interrupted no counted owner.
     pub spare_interrupts: BTreeMap<Cpu, SpareInterrupts>,
     /// Samples by event, owner and instruction.
     pub hot: HashMap<HotKey, WeightedSamples>,
     /// Samples by stack.
     pub stacks: HashMap<StackKey, WeightedSamples>,
-    /// What became of those whose user stack was to be unwound.
+    /// Outcomes of unwinding user stacks.
     pub unwinding: Unwinding,
-    /// Late timers that were listed, with their owner.
+    /// Late timers that are listed, with their owner.
     pub gaps: Vec<(Option<OwnerIndex>, GapRow)>,
-    /// Those that are not, because there were too many: shorter than all that are.
+    /// Late timers that are not listed, because there were too many: shorter than all that are.
     pub gaps_left_out: u64,
-    /// What limits of CPU time did to cgroups; only at the end of a run.
+    /// Throttling of cgroups by limits of CPU time; only at the end of a run.
     pub throttling: BTreeMap<Owner, Throttling>,
     /// Limits of cgroups; only at the end of a run.
     pub limits: Limited,
     /// Limits of cgroups' I/O; only at the end of a run.
     pub io_limits: IoLimited,
-    /// For how long tasks stood still, of the host and of cgroups.
+    /// Stall times of tasks, of the host and of cgroups.
     pub pressure: Stalling,
-    /// What was lost, by reason.
+    /// Losses by reason.
     pub losses: BTreeMap<String, u64>,
-    /// What was stopped before its end to keep to the budget.
+    /// Work that was stopped before the end of the interval, to keep to the budget.
     pub shed: Vec<Shed>,
 }
 
 impl Interval {
-    /// Length in ns.
+    /// Returns the length in ns.
     pub const fn length_ns(&self) -> u64 {
         // A recording may hold drains in any order.
         self.to_ns.saturating_sub(self.from_ns)
     }
 
-    /// Time of the CPUs that were counted, in ns: length times CPUs.
+    /// Returns the time of the counted CPUs, in ns: length times CPUs.
     pub fn capacity_ns(&self) -> u64 {
         self.length_ns().saturating_mul(self.cpus.len() as u64)
     }
 
-    /// When and for which cost this work was stopped before the interval ended; `None` if it went on.
+    /// Returns the time and cost at which this work was stopped before the interval ended; `None` if it went
+    /// on.
     pub fn stopped(&self, work: Work) -> Option<&Shed> {
         self.shed.iter().find(|shed| shed.work == Some(work))
     }
 
-    /// All CPUs together.
+    /// Returns the sum over all CPUs.
     pub fn all_cpus(&self) -> CpuCounts {
         let mut sum = CpuCounts::default();
         self.cpus.values().for_each(|cpu| sum.merge(cpu));
         sum
     }
 
-    /// All owners together: what the target did.
+    /// Returns the sum over all owners: the counts of the target.
     pub fn all_owners(&self) -> Counts {
         let mut sum = Counts::default();
         self.owners.values().for_each(|counts| sum.merge(counts));
         sum
     }
 
-    /// The same as [`Interval::extend`], for which an empty one need not copy anything.
+    /// Does the same as [`Interval::extend`]. An empty interval takes `next` without a copy.
     pub fn append(&mut self, next: Self) {
         if *self == Self::default() && next.slices.values().all(|rows| rows.len() <= SLICES_MAX) {
             *self = next;
@@ -285,7 +287,7 @@ impl Interval {
         limit::merge(&mut self.limits, &next.limits);
         self.io_limits.extend(next.io_limits.clone());
         pressure::merge(&mut self.pressure, &next.pressure);
-        // Every drain has all of it; what names come with has none.
+        // Every drain has all of it. The interval that comes with names has none.
         if next.shed.len() > self.shed.len() {
             self.shed.clone_from(&next.shed);
         }

@@ -1,4 +1,5 @@
-//! Subtracts drains. A row that a drain leaves out has not changed; a slot in a new life starts from zero.
+//! Differences between drains. A row that a drain omits has not changed. A slot in a new life starts from
+//! zero.
 
 mod cpus;
 mod owners;
@@ -43,17 +44,17 @@ use crate::{
 #[derive(Debug)]
 pub struct Ledger {
     at_ns: u64,
-    /// Has anything been counted before what is reported?
+    /// Whether anything was counted before what is reported.
     is_midway: bool,
     samples_until_ns: Option<u64>,
-    /// Owners, and when they ended.
+    /// Owners, with the time at which they ended.
     owners: BTreeMap<OwnerIndex, (Owner, Option<u64>)>,
-    /// How many there have been.
+    /// Number of owners so far.
     met: u32,
-    /// Owners again: who has met them knows them under another name, too.
+    /// Indices by owner. An owner is found under another name, too.
     known: collections::HashMap<Owner, OwnerIndex>,
     tree: Tree,
-    /// Those that stand for processes of one name that have ended.
+    /// Owners that stand for ended processes of one name.
     ended: BTreeMap<Untrusted, OwnerIndex>,
     owner_of_slot: HashMap<SlotId, OwnerIndex>,
     counts: HashMap<(SlotId, Cpu), CountRow>,
@@ -62,7 +63,7 @@ pub struct Ledger {
     rare: RareReadings,
     interrupts: InterruptReadings,
     cpus: HashMap<Cpu, CpuRow>,
-    /// Those that were not flushed before the last drain.
+    /// CPUs that were not flushed before the last drain.
     offline: HashSet<Cpu>,
     times: HashMap<Cpu, Times>,
     throttling: BTreeMap<Owner, Throttling>,
@@ -86,7 +87,7 @@ impl Default for Ledger {
 }
 
 impl Ledger {
-    /// An empty ledger: the one owner it knows is the common one.
+    /// Returns an empty ledger. Its only owner is the common one.
     pub fn new() -> Self {
         Self {
             at_ns: 0,
@@ -121,63 +122,64 @@ impl Ledger {
         }
     }
 
-    /// Takes that a cgroup became a target.
+    /// Records that a cgroup became a target.
     pub fn follow(&mut self, path: &Untrusted) {
         let Self { followed, tree, .. } = self;
         followed.insert(path.clone(), |path| tree.at(path.as_bytes()).is_some());
     }
 
-    /// Did the cgroup with this path become a target while counting went on, or one above it?
+    /// Returns whether the cgroup with this path, or one above it, became a target during counting.
     pub fn has_followed(&self, path: &[u8]) -> bool {
         self.followed.has(path)
     }
 
-    /// Who an index is.
+    /// Returns the owner with this index.
     pub fn owner(&self, index: OwnerIndex) -> &Owner {
         &self.owners[&index].0
     }
 
-    /// Is it a cgroup that ran nothing itself, and holds what others below it did?
+    /// Returns whether it is a cgroup that ran nothing itself and holds the counts of others below it.
     pub fn is_inner(&self, index: OwnerIndex) -> bool {
         self.tree.is_inner(index)
     }
 
-    /// The cgroup with this path, and of several that had it one after the other the last.
+    /// Returns the cgroup with this path. If several had it one after the other, the last.
     pub fn cgroup_at(&self, path: &[u8]) -> Option<OwnerIndex> {
         self.tree.at(path)
     }
 
-    /// How many owners are kept apart.
+    /// Returns the number of owners that are kept apart.
     pub(super) fn owner_count(&self) -> usize {
         self.owners.len()
     }
 
-    /// Every owner met so far.
+    /// Returns every owner so far.
     pub fn owners(&self) -> impl Iterator<Item = (OwnerIndex, &Owner)> {
         self.owners.iter().map(|(&index, (owner, _))| (index, owner))
     }
 
-    /// When an owner ended, in ns since counting started; `None` while it lives.
+    /// Returns the time at which an owner ended, in ns since counting started; `None` while it lives.
     pub fn ended_ns(&self, index: OwnerIndex) -> Option<u64> {
         self.owners[&index].1
     }
 
-    /// What is known of an instruction.
+    /// Returns what is known of an instruction.
     pub fn code(&self, at: At) -> NamedCode<'_> {
         self.names.of(at)
     }
 
-    /// What drivers call the handler of a line.
+    /// Returns the drivers' name for the handler of a line.
     pub fn handler_name(&self, handler: Handler) -> Option<&Untrusted> {
         self.interrupts.name(handler)
     }
 
-    /// Does a thread begin there, as unwinding found?
+    /// Returns whether a thread begins there, as unwinding found.
     pub fn is_first(&self, at: At) -> bool {
         self.names.is_first(at)
     }
 
-    /// Takes names, which come when a run is over, and returns the samples that came with them as an interval without length.
+    /// Takes names, which come when a run is over. Returns the samples that came with them as an interval
+    /// without length.
     pub fn name(&mut self, names: &Names) -> Interval {
         let (at_ns, sampled_ns) = (self.at_ns, Some(0));
         let mut interval = Interval { from_ns: at_ns, to_ns: at_ns, sampled_ns, ..Interval::default() };
@@ -187,7 +189,7 @@ impl Ledger {
         interval
     }
 
-    /// Code that has no name but a file, of all that `interval` hit: what it would be named by.
+    /// Returns the code hit in `interval` that has no name but a file, with the module to name it by.
     pub fn unnamed(&self, interval: &Interval) -> Vec<(At, Module)> {
         let mut hit: BTreeSet<At> = interval.hot.keys().map(|key| key.at).collect();
         hit.extend(interval.stacks.keys().flat_map(|key| key.frames.iter()));
@@ -199,7 +201,7 @@ impl Ledger {
         self.names.learn(names);
     }
 
-    /// Takes the names that a drain of an older recording has, and nothing else.
+    /// Takes the names in a drain of an older recording, and nothing else.
     pub fn learn_places(&mut self, drain: &TasksDrain) {
         if !drain.places.is_empty() {
             let (_, names) = self.addresses.locate(drain);
@@ -207,34 +209,35 @@ impl Ledger {
         }
     }
 
-    /// What the programs have cost so far.
+    /// Returns the cost of the programs so far.
     pub fn programs(&self) -> &[ProgramRow] {
         &self.programs
     }
 
-    /// What the process has cost so far.
+    /// Returns the cost of the process so far.
     pub const fn cost(&self) -> OwnCost {
         self.cost
     }
 
-    /// Takes a drain of which nothing is reported: what is reported began before.
+    /// Takes a drain that is not reported, because counting began before what is reported.
     pub fn skip(&mut self, drain: &TasksDrain) {
         self.advance(drain);
         self.is_midway = true;
     }
 
-    /// Does what is reported begin where counting began?
+    /// Returns whether what is reported begins where counting began.
     pub const fn begins_with_counting(&self) -> bool {
         !self.is_midway
     }
 
-    /// What happened since the drain before. The first drain is the baseline: what the kernel accounts was read when counting started.
+    /// Returns the counts since the previous drain. The first drain is the baseline: the kernel's accounts
+    /// were read when counting started.
     pub fn advance(&mut self, drain: &TasksDrain) -> Interval {
         let mut interval =
             Interval { from_ns: self.at_ns, to_ns: drain.at_ns.max(self.at_ns), ..Interval::default() };
         self.meet_all(drain, &mut interval);
         let before = std::mem::replace(&mut self.samples_until_ns, drain.samples_until_ns);
-        // What came before the first drain is not in its rows.
+        // Samples before the first drain are not in its rows.
         interval.sampled_ns =
             drain.samples_until_ns.map(|until| until.saturating_sub(before.unwrap_or(until)));
         let ran = self.weights.advance(&drain.sampled);
@@ -286,7 +289,7 @@ impl Ledger {
         interval
     }
 
-    /// Adds what tasks waited for.
+    /// Adds the waits of tasks.
     fn wait(&mut self, drain: &TasksDrain, interval: &mut Interval) {
         for row in &drain.off_cpu {
             let new = self.waits.advance(row);
@@ -294,7 +297,7 @@ impl Ledger {
         }
     }
 
-    /// Adds what interrupt handlers did.
+    /// Adds the counts of interrupt handlers.
     fn interrupt(&mut self, drain: &TasksDrain, interval: &mut Interval) {
         let new = self.interrupts.advance(drain);
         interval.handlers = new.handlers;
@@ -341,7 +344,7 @@ impl Ledger {
         interval.owners.entry(self.index_of(row.slot)).or_default().merge(&counts);
         let mut kept = row.clone();
         if let (true, Some(last)) = (row.latencies.is_empty(), last) {
-            // Left out, not zero: only the samples have changed.
+            // Empty latencies are omitted, not zero: only the samples have changed.
             kept.latencies.clone_from(&last.latencies);
         }
         self.counts.insert((row.slot, row.cpu), kept);
@@ -356,5 +359,5 @@ impl Ledger {
     }
 }
 
-/// Whoever is not kept apart.
+/// Owner that stands for all that are not kept apart.
 const OTHER: OwnerIndex = OwnerIndex(0);

@@ -1,4 +1,4 @@
-//! Limits of cgroups at two moments: what was counted since, and what the rest is now.
+//! Limits of cgroups at two moments: counts since the first, and current values of the rest.
 
 use std::collections::{BTreeMap, btree_map::Entry};
 
@@ -10,18 +10,18 @@ use crate::{
     },
 };
 
-/// What cgroups' files say of an interval: events of it, all else as it was at its end.
+/// Contents of cgroups' files for an interval: events in it, all else as it was at its end.
 pub type Limited = BTreeMap<Owner, BTreeMap<Limit, u64>>;
 
 /// Limits of cgroups' I/O, as they were read last.
 pub type IoLimited = BTreeMap<Owner, Vec<IoLimit>>;
 
-/// What had been submitted to limits of I/O when each was read first.
+/// Amounts that had been submitted to limits of I/O when each was read first.
 #[derive(Debug, Default)]
 pub(super) struct Submissions(BTreeMap<(Owner, (u32, u32), IoLimitKind), Submitted>);
 
 impl Submissions {
-    /// Limits of I/O that were read, with what was submitted since the first reading.
+    /// Returns the limits of I/O that were read, with the amounts submitted since the first reading.
     pub(super) fn advance(&mut self, rows: &[LimitsRow]) -> IoLimited {
         let mut limited = IoLimited::new();
         for LimitsRow { owner, io, .. } in rows.iter().filter(|row| !row.io.is_empty()) {
@@ -43,12 +43,12 @@ impl Submissions {
     }
 }
 
-/// The first reading of every cgroup.
+/// The previous reading of every cgroup.
 #[derive(Debug, Default)]
 pub(super) struct Readings(BTreeMap<Owner, Limits>);
 
 impl Readings {
-    /// What is known since the reading before; nothing of whom there was none.
+    /// Returns the limits since the previous reading, without cgroups that had none.
     pub(super) fn advance(&mut self, rows: &[LimitsRow]) -> Limited {
         let mut limited = Limited::new();
         for LimitsRow { owner, now, .. } in rows.iter().filter(|row| !row.now.is_empty()) {
@@ -64,7 +64,7 @@ impl Readings {
     }
 }
 
-/// Adds what came in another interval.
+/// Adds the limits of another interval.
 pub(super) fn merge(into: &mut Limited, more: &Limited) {
     for (owner, more) in more {
         let all = into.entry(owner.clone()).or_default();

@@ -1,4 +1,4 @@
-//! From drains to intervals: pure arithmetic on what was read. Nothing here opens, reads or waits for anything.
+//! Intervals from drains: pure arithmetic on readings. Nothing here opens, reads or waits for anything.
 
 mod cpu_counts;
 mod cpu_time;

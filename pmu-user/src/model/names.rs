@@ -1,5 +1,5 @@
-//! What code is called, and in which file it is. Older recordings hold samples by process and address, and say where the addresses
-//! lie.
+//! Names of code, and the files that contain it. Older recordings hold samples by process and address, and
+//! the locations of the addresses.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,37 +8,37 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// What is known of an instruction.
+/// Name and file of an instruction, as far as they are known.
 #[derive(Clone, Copy, Debug)]
 pub struct NamedCode<'a> {
-    /// Path of the file that it is in, if it is in one.
+    /// Path of the file that contains it, if there is one.
     pub path: Option<&'a Untrusted>,
     /// Build id of that file.
     pub build_id: Option<&'a str>,
-    /// Function and source line, or why they are not known.
+    /// Function and source line, or the reason why they are not known.
     pub code: Result<&'a Code, &'a str>,
-    /// Where its function begins, if that is known although its name is not.
+    /// Start of its function, if it is known although the name is not.
     pub begins: Option<u64>,
 }
 
-/// Sources of code, and the names of what is in them.
+/// Sources of code, and the names of code in them.
 #[derive(Debug, Default)]
 pub(super) struct CodeNames {
     sources: HashMap<u32, SourceRow>,
-    /// By code, each with where its function begins if no more is known of that.
+    /// Names by location, each with the start of the function if no more is known of it.
     names: HashMap<At, (Result<Code, String>, Option<u64>)>,
     /// Code of functions that threads begin with, as unwinding found.
     first: HashSet<At>,
 }
 
-/// Such code that is kept. There is some in every program.
+/// Number of such locations that are kept. Every program has some.
 const FIRST_MAX: usize = 1 << 16;
 
 impl CodeNames {
     /// Takes the sources and names that are new.
     pub(super) fn meet(&mut self, located: &Located) {
         for Name { at, code, begins } in &located.names {
-            // A recording's names are there before: they were looked up when the run was over, with lines.
+            // A recording's names come first: they were looked up when the run was over, with lines.
             let known = self.names.entry(*at).or_insert_with(|| (code.clone(), *begins));
             if known.0.is_err() {
                 *known = (code.clone(), *begins);
@@ -49,17 +49,17 @@ impl CodeNames {
         self.first.extend(located.unwinding.first.iter().take(room));
     }
 
-    /// Is it code of a function that threads begin with, as unwinding found?
+    /// Returns whether it is code of a function that threads begin with, as unwinding found.
     pub(super) fn is_first(&self, at: At) -> bool {
         self.first.contains(&at)
     }
 
-    /// Takes names.
+    /// Takes names of code.
     pub(super) fn learn(&mut self, names: &[Name]) {
         self.names.extend(names.iter().map(|name| (name.at, (name.code.clone(), name.begins))));
     }
 
-    /// What is known of an instruction.
+    /// Returns what is known of an instruction.
     pub(super) fn of(&self, at: At) -> NamedCode<'_> {
         let source = self.sources.get(&at.source);
         let known = self.names.get(&at);
@@ -74,7 +74,7 @@ impl CodeNames {
         NamedCode { path, build_id, code, begins: known.and_then(|(_, begins)| *begins) }
     }
 
-    /// Those of `wanted` that have no name but a file, each with what it would be named by.
+    /// Returns those of `wanted` that have no name but a file, each with the module to name it by.
     pub(super) fn unnamed(&self, wanted: impl Iterator<Item = At>) -> Vec<(At, Module)> {
         let module = |at: At| {
             let NamedCode { path, build_id, code, .. } = self.of(at);
@@ -91,16 +91,16 @@ impl CodeNames {
     }
 }
 
-/// Code by process and address.
+/// Locations of code by process and address.
 #[derive(Debug, Default)]
 pub(super) struct Addresses {
-    /// Sources by path and build id. What has neither, or no place, has the last.
+    /// Sources by path and build id. Code with neither, or without a place, has the source of `None`.
     sources: HashMap<Option<(Untrusted, Option<String>)>, u32>,
     at: HashMap<(u32, u64), At>,
 }
 
 impl Addresses {
-    /// The samples of a drain by code, and the names that its places bring.
+    /// Returns the samples of a drain by code, and the names in its places.
     pub(super) fn locate(&mut self, drain: &TasksDrain) -> (Located, Vec<Name>) {
         let mut located = Located::default();
         let names = drain.places.iter().map(|place| self.keep(place, &mut located)).collect();

@@ -1,4 +1,4 @@
-//! For how long owners' tasks were off the CPU, between readings.
+//! Time for which owners' tasks were off the CPU, between readings.
 
 use foldhash::HashMap;
 
@@ -6,13 +6,13 @@ use pmu_common::off_cpu::OffCpu;
 
 use crate::drain::{OffCpuRow, SlotId};
 
-/// The most that every slot has been read to have.
+/// Largest reading of every slot.
 #[derive(Debug, Default)]
 pub(super) struct Waits(HashMap<SlotId, OffCpu>);
 
 impl Waits {
-    /// What came since the reading before. A wait that ended while a drain was being read may be in none of its rows: the sum
-    /// is then smaller than it was, and what is missing comes with the next one.
+    /// Returns the time since the previous reading. A wait that ended while a drain was being read may be in
+    /// none of its rows. The sum is then smaller than before, and the missing part comes with the next drain.
     pub(super) fn advance(&mut self, row: &OffCpuRow) -> OffCpu {
         let most = self.0.entry(row.slot).or_default();
         let mut new = OffCpu::ZERO;
@@ -23,7 +23,7 @@ impl Waits {
         new
     }
 
-    /// Forgets slots in lives that are over.
+    /// Drops slot lives that are over.
     pub(super) fn retain(&mut self, alive: impl Fn(&SlotId) -> bool) {
         self.0.retain(|slot, _| alive(slot));
     }

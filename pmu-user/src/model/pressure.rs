@@ -1,4 +1,4 @@
-//! Pressure (PSI) subtracted: for how long tasks stood still between two readings.
+//! Differences of pressure (PSI): stall times of tasks between two readings.
 
 use std::collections::BTreeMap;
 
@@ -7,25 +7,25 @@ use crate::{
     machine::pressure::{Stall, Stalls},
 };
 
-/// For how long tasks stood still in some time.
+/// Stall times of tasks in some time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stalled {
-    /// That time, from one reading to another, in ns.
+    /// Time from one reading to another, in ns.
     pub of_ns: u64,
-    /// In µs, by what for.
+    /// Stall times in µs, by kind.
     pub stalls: BTreeMap<Stall, u64>,
 }
 
-/// By whose; `None` of the host.
+/// Stall times by owner; `None` for the host.
 pub type Stalling = BTreeMap<Option<Owner>, Stalled>;
 
-/// The last reading of everybody's.
+/// The last reading of every owner.
 #[derive(Debug, Default)]
 pub(super) struct Pressures(BTreeMap<Option<Owner>, (u64, Stalls)>);
 
 impl Pressures {
-    /// What was added since the readings before; nothing of whom there was none. Readings are of the end of an interval, the first ones
-    /// of its beginning: they were taken when counting started.
+    /// Returns the stall times since the previous readings, without owners that had none. Readings are of the
+    /// end of an interval. The first ones are of its beginning: they were taken when counting started.
     pub(super) fn advance(&mut self, (from_ns, to_ns): (u64, u64), rows: &[PressureRow]) -> Stalling {
         let at_ns = if self.0.is_empty() { from_ns } else { to_ns };
         let mut stalling = Stalling::new();
@@ -43,7 +43,7 @@ impl Pressures {
     }
 }
 
-/// Adds what came in another interval.
+/// Adds the stall times of another interval.
 pub(super) fn merge(into: &mut Stalling, more: &Stalling) {
     for (owner, more) in more {
         let sum = into.entry(owner.clone()).or_default();

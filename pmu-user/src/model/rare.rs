@@ -1,4 +1,4 @@
-//! What seldom happened to owners, between readings: processes that exited, waits for locks.
+//! Rare events of owners between readings: exits of processes, waits for locks.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use pmu_common::owner::Rare;
 use super::OwnerIndex;
 use crate::drain::{RareRow, SlotId};
 
-/// What seldom happened in an interval, by owner.
+/// Rare events in an interval, by owner.
 pub type Rarely = BTreeMap<OwnerIndex, Rare>;
 
 /// The last reading of every slot.
@@ -17,7 +17,7 @@ pub type Rarely = BTreeMap<OwnerIndex, Rare>;
 pub(super) struct RareReadings(HashMap<SlotId, Rare>);
 
 impl RareReadings {
-    /// What came since the reading before.
+    /// Returns the events since the previous reading.
     pub(super) fn advance(&mut self, row: &RareRow) -> Rare {
         let last = self.0.insert(row.slot, row.so_far).unwrap_or(Rare::ZERO);
         // A recording may hold readings in any order.
@@ -28,13 +28,13 @@ impl RareReadings {
         }
     }
 
-    /// Forgets slots in lives that are over.
+    /// Drops slot lives that are over.
     pub(super) fn retain(&mut self, alive: impl Fn(&SlotId) -> bool) {
         self.0.retain(|slot, _| alive(slot));
     }
 }
 
-/// Adds what happened to one owner.
+/// Adds the events of one owner.
 pub fn add(into: &mut Rarely, owner: OwnerIndex, new: &Rare) {
     if *new != Rare::ZERO {
         let sum = into.entry(owner).or_default();
@@ -42,12 +42,12 @@ pub fn add(into: &mut Rarely, owner: OwnerIndex, new: &Rare) {
     }
 }
 
-/// Adds what happened in the interval that follows, or to whoever has another name by then.
+/// Adds the events of the interval that follows, or of owners with another name by then.
 pub(super) fn merge(into: &mut Rarely, other: &Rarely) {
     other.iter().for_each(|(&owner, new)| add(into, owner, new));
 }
 
-/// Both together.
+/// Returns the sum of both.
 #[must_use]
 pub const fn plus(one: &Rare, other: &Rare) -> Rare {
     Rare {

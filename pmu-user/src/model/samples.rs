@@ -1,28 +1,29 @@
-//! Samples that stand for different numbers of counts: those of a time when an event shared its counter weigh more.
+//! Samples that stand for different numbers of counts. Samples from a time when an event shared its counter
+//! weigh more.
 
 use foldhash::{HashMap, HashMapExt as _};
 
 use crate::{drain::reading::SamplingReading, machine::cpu::Cpu};
 
-/// Samples, and what they weigh.
+/// Number of samples, and their weight.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct WeightedSamples {
-    /// Samples that came.
+    /// Number of samples that came.
     pub samples: u64,
-    /// Samples that would have come had the event had a counter all the time.
+    /// Estimated samples if the event had had a counter all the time.
     pub weighted: f64,
-    /// Sum of the samples' squared weights: how far chance reaches.
+    /// Sum of the samples' squared weights, from which the random error follows.
     pub squares: f64,
 }
 
 impl WeightedSamples {
-    /// So many samples of one weight.
+    /// Returns this many samples of one weight.
     pub fn new(samples: u64, weight: f64) -> Self {
         let count = samples as f64;
         Self { samples, weighted: count * weight, squares: count * weight * weight }
     }
 
-    /// Adds others.
+    /// Adds other samples.
     pub fn merge(&mut self, other: &Self) {
         self.samples = self.samples.saturating_add(other.samples);
         self.weighted += other.weighted;
@@ -30,21 +31,21 @@ impl WeightedSamples {
     }
 }
 
-/// What the counter of an event did on one CPU between two moments.
+/// Counts of an event's counter on one CPU between two moments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ran {
-    /// Occurrences since it was opened, at the first of the two.
+    /// Occurrences since the counter was opened, at the first of the two.
     pub began: u64,
-    /// Occurrences while it ran, whoever caused them.
+    /// Occurrences while the counter ran, whatever caused them.
     pub value: u64,
-    /// Time during which it was to count, in ns.
+    /// Time for which the event was enabled, in ns.
     pub enabled_ns: u64,
-    /// Time of that during which it was on a counter, in ns.
+    /// Time for which the event was running on a counter, in ns.
     pub running_ns: u64,
 }
 
 impl Ran {
-    /// Adds the same CPU in the interval that follows. Of several CPUs, `began` means nothing.
+    /// Adds the same CPU in the interval that follows. `began` has no meaning for several CPUs.
     pub const fn merge(&mut self, other: &Self) {
         if self.enabled_ns == 0 && self.value == 0 {
             self.began = other.began;
@@ -54,7 +55,7 @@ impl Ran {
         self.running_ns = self.running_ns.saturating_add(other.running_ns);
     }
 
-    /// How often it came to the end of a period of so many occurrences, the first of which began when it was opened.
+    /// Returns the number of overflows at this period. The first period began when the counter was opened.
     pub fn overflows(&self, period: u64) -> u64 {
         let ended = self.began.saturating_add(self.value).checked_div(period).unwrap_or(0);
         ended.saturating_sub(self.began.checked_div(period).unwrap_or(0))
@@ -70,19 +71,20 @@ impl Ran {
     }
 }
 
-/// What a sample of each event weighs now, by CPU.
+/// Current weight of a sample of each event, by CPU.
 #[derive(Debug, Default)]
 pub(super) struct Weights {
     before: HashMap<(u32, Cpu), SamplingReading>,
-    /// Enabled time in which the event never ran: the samples that come next stand for it, too.
+    /// Enabled time in which the event never ran: the next samples stand for it, too.
     waiting_ns: HashMap<(u32, Cpu), u64>,
     weights: HashMap<(u32, Cpu), f64>,
-    /// On all CPUs together, for samples of which it is not known where they came.
+    /// Weights over all CPUs together, for samples without a known CPU.
     overall: HashMap<u32, f64>,
 }
 
 impl Weights {
-    /// Takes the readings of a drain; what each counter did since the drain before, which is nothing in the first.
+    /// Takes the readings of a drain. Returns the counts of each counter since the previous drain, which are
+    /// zero in the first.
     pub(super) fn advance(&mut self, readings: &[SamplingReading]) -> Vec<(u32, Cpu, Ran)> {
         let mut did = Vec::with_capacity(readings.len());
         let mut overall: HashMap<u32, (u64, u64)> = HashMap::new();
@@ -113,7 +115,8 @@ impl Weights {
         did
     }
 
-    /// What a sample of the event on that CPU weighs; 1 where no counter was read, since a clock runs all the time.
+    /// Returns the weight of a sample of the event on that CPU; 1 if no counter was read, since a clock runs
+    /// all the time.
     pub(super) fn of(&self, event: u32, cpu: Option<Cpu>) -> f64 {
         let weight = match cpu {
             Some(cpu) => self.weights.get(&(event, cpu)),
@@ -161,7 +164,7 @@ mod tests {
         for value in [13, 19, 20, 47] {
             all.merge(&weights.advance(&[reading(0, value, 10 * value, 10 * value)])[0].2);
         }
-        // At 20, 30 and 40; the one at 10 was before the first reading.
+        // Overflows at 20, 30 and 40. The one at 10 was before the first reading.
         assert_eq!((all.began, all.value, all.overflows(10)), (13, 34, 3));
         assert_eq!((all.overflows(0), Ran { began: u64::MAX, ..all }.overflows(1)), (0, 0));
     }

@@ -1,16 +1,17 @@
-//! What counters said about several owners together: a cgroup with those below it, or everything.
+//! Counts of several owners together: a cgroup with those below it, or everything.
 
 use std::collections::HashMap;
 
 use crate::drain::reading::SliceRow;
 
-/// One row a slice, which holds the sums over the owners that ran in it; in the order of core PMUs and slices. Exact: in
-/// a slice the same events count for every owner.
+/// Returns one row per slice with the sums over the owners that ran in it, in the order of core PMUs and
+/// slices. The sums are exact: in a slice the same events count for every owner.
 pub fn sums<'a>(rows: impl IntoIterator<Item = &'a SliceRow>) -> Vec<SliceRow> {
     let slice = |row: &SliceRow| (row.turns, row.slice);
     let (mut sums, mut next): (Vec<SliceRow>, usize) = (Vec::new(), 0);
     for row in rows {
-        // Owners come one after the other, each in order of time: mostly it is the slice after that of the row before.
+        // Owners come one after the other, each in order of time. The slice is mostly the one after the
+        // previous row's.
         let of_slice = match sums.get(next) {
             Some(sum) if slice(sum) == slice(row) => Ok(next),
             _ => sums.binary_search_by_key(&slice(row), slice),
@@ -25,7 +26,8 @@ pub fn sums<'a>(rows: impl IntoIterator<Item = &'a SliceRow>) -> Vec<SliceRow> {
     sums
 }
 
-/// Adds another owner's row of the same slice. A recording may hold anything: what one row lacks is the other's.
+/// Adds another owner's row of the same slice. A recording may hold rows of any length: what one row lacks is
+/// the other's.
 fn add(sum: &mut SliceRow, row: &SliceRow) {
     sum.time_ns = sum.time_ns.wrapping_add(row.time_ns);
     sum.running_ns = sum.running_ns.wrapping_add(row.running_ns);
@@ -41,8 +43,8 @@ fn add(sum: &mut SliceRow, row: &SliceRow) {
     }
 }
 
-/// Halves the rows of one owner: of each group every two turns that follow one another become one, so that a run of any
-/// length fits. What was counted stays; only how finely turns can be told apart is lost.
+/// Halves the rows of one owner, so that a run of any length fits. Every two successive turns of a group
+/// become one. Counts stay; only the resolution in turns is lost.
 pub fn condense(rows: &mut Vec<SliceRow>) {
     let mut open: HashMap<(u32, Option<u32>), usize> = HashMap::new();
     let mut kept: Vec<SliceRow> = Vec::with_capacity(rows.len() / 2 + 1);

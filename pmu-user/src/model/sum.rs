@@ -1,12 +1,12 @@
-//! Sums of counts, which end at their largest value instead of wrapping.
+//! Sums of counts, which saturate instead of wrapping.
 
-/// Adds the other's fields to those of the first, as far as they go.
+/// Adds the listed fields of the second to those of the first, saturating.
 macro_rules! add {
     ($sum:ident, $other:ident: $($field:ident),*) => { $($sum.$field = $sum.$field.saturating_add($other.$field);)* };
 }
 pub(super) use add;
 
-/// Merges what is listed by event.
+/// Merges lists by event.
 pub(super) fn merge_by_event<T: Clone + Default>(into: &mut Vec<T>, other: &[T], merge: impl Fn(&mut T, &T)) {
     if into.len() < other.len() {
         into.resize(other.len(), T::default());

@@ -1,4 +1,5 @@
-//! Cgroups by path. Those that run nothing themselves count nothing and so have no slot: they are known by what is below them.
+//! Cgroups by path. Cgroups that run nothing themselves count nothing and have no slot: they are known only
+//! by what is below them.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -8,34 +9,35 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// Most cgroups that are known only by what is below them: a recording may name any number, and a chain of them in one path.
+/// Limit for cgroups that are known only by what is below them. A recording may name any number, and a chain
+/// of them in one path.
 const INNER_MAX: usize = 8192;
 
-/// Cgroups by path, and which of them are known only by what is below them.
+/// Cgroups by path, and the set of those that are known only by what is below them.
 #[derive(Debug, Default)]
 pub(super) struct Tree {
-    /// Of several that had a path one after the other, the last.
+    /// The last of several cgroups that had a path one after the other.
     newest: HashMap<Untrusted, OwnerIndex>,
     inner: BTreeSet<OwnerIndex>,
 }
 
 impl Tree {
-    /// Is the cgroup known only by what is below it?
+    /// Returns whether the cgroup is known only by what is below it.
     pub(super) fn is_inner(&self, index: OwnerIndex) -> bool {
         self.inner.contains(&index)
     }
 
-    /// The cgroup with this path.
+    /// Returns the cgroup with this path.
     pub(super) fn at(&self, path: &[u8]) -> Option<OwnerIndex> {
         self.newest.get(path).copied()
     }
 
-    /// The nearest of those above this path.
+    /// Returns the nearest cgroup above this path.
     pub(super) fn above(&self, path: &[u8]) -> Option<OwnerIndex> {
         ancestors(path).find_map(|above| self.at(above))
     }
 
-    /// Whether there is no cgroup with this path, and room for one.
+    /// Returns whether there is no cgroup with this path, and room for one.
     pub(super) fn wants(&self, path: &Untrusted) -> bool {
         self.inner.len() < INNER_MAX
             && path.as_bytes().len() < PATH_BYTES_MAX
@@ -48,7 +50,7 @@ impl Tree {
         self.inner.insert(index);
     }
 
-    /// The one with this path that was known only by what is below it: it counts by itself now.
+    /// Returns the cgroup with this path that was known only by what is below it. It counts by itself now.
     pub(super) fn promote(&mut self, path: &Untrusted) -> Option<OwnerIndex> {
         self.newest.get(path).copied().filter(|index| self.inner.remove(index))
     }
@@ -59,7 +61,7 @@ impl Tree {
         *newest = index.max(*newest);
     }
 
-    /// Forgets a cgroup.
+    /// Removes a cgroup from the tree.
     pub(super) fn remove(&mut self, path: &Untrusted, index: OwnerIndex) {
         if self.newest.get(path) == Some(&index) {
             self.newest.remove(path);
@@ -67,7 +69,8 @@ impl Tree {
         self.inner.remove(&index);
     }
 
-    /// Those known only by what is below them that have nothing below them any more; `paths` are those of all other cgroups.
+    /// Returns the cgroups known only by what is below them that have nothing below them any more. `paths`
+    /// are those of all other cgroups.
     pub(super) fn empty<'a>(&self, paths: impl Iterator<Item = &'a [u8]>) -> Vec<(Untrusted, OwnerIndex)> {
         let held: HashSet<&[u8]> = paths.flat_map(ancestors).collect();
         let is_empty = |(path, index): &(&Untrusted, &OwnerIndex)| {
@@ -93,7 +96,7 @@ mod tests {
         OwnerRow { slot: SlotId { slot, generation: 0 }, owner, ended_ns: None }
     }
 
-    /// Owners by their words, and whether they are known by what is below them only.
+    /// Returns the owners in words, and whether they are known only by what is below them.
     fn owners(ledger: &Ledger) -> Vec<(String, bool)> {
         ledger.owners().skip(1).map(|(index, owner)| (owner.in_words(), ledger.is_inner(index))).collect()
     }

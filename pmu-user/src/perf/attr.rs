@@ -1,4 +1,4 @@
-//! What the kernel is told about an event: `perf_event_attr`.
+//! Attributes of an event for the kernel: `perf_event_attr`.
 
 use perf_event_open_sys::bindings::{self, perf_event_attr};
 
@@ -8,7 +8,8 @@ use crate::{
     table::event_syntax::{Instance, Modifiers},
 };
 
-/// A sampling event with a fixed period and no sample data; held back unless another leads its group.
+/// Returns a sampling event with a fixed period and no sample data; disabled unless another event leads its
+/// group.
 pub(super) fn sampling(sampling: &Sampling, precise_level: u8) -> perf_event_attr {
     let mut attr = perf_event_attr { type_: sampling.kind, config: sampling.config, ..Default::default() };
     attr.__bindgen_anon_3.config1 = sampling.more_config[0];
@@ -26,7 +27,7 @@ pub(super) fn sampling(sampling: &Sampling, precise_level: u8) -> perf_event_att
     attr
 }
 
-/// An event that counts nothing, all the time.
+/// Returns an event that counts nothing, but is always enabled.
 pub(super) fn dummy() -> perf_event_attr {
     let mut attr = perf_event_attr {
         type_: bindings::PERF_TYPE_SOFTWARE,
@@ -37,8 +38,8 @@ pub(super) fn dummy() -> perf_event_attr {
     attr
 }
 
-/// An event of a planned group. Programs read value and times whatever its read format; without one, it is read with its
-/// group.
+/// Returns an event of a planned group. Programs read value and times with any read format. Without a
+/// program, it is read with its group.
 pub(super) fn planned(event: &PlannedEvent, role: Role) -> perf_event_attr {
     let [config, config1, config2, config3] = event.words;
     let mut attr = perf_event_attr { type_: event.kind, config, config3, ..Default::default() };
@@ -54,7 +55,7 @@ pub(super) fn planned(event: &PlannedEvent, role: Role) -> perf_event_attr {
     attr
 }
 
-/// Leaves out the modes that are not named, if any is: user, kernel and hypervisor; guest and host.
+/// Excludes the modes that are not named, if any is: user, kernel and hypervisor; guest and host.
 fn exclude(attr: &mut perf_event_attr, [user, kernel, hypervisor]: [bool; 3], [guest, host]: [bool; 2]) {
     let some_mode = user || kernel || hypervisor;
     attr.set_exclude_user((some_mode && !user).into());
@@ -64,26 +65,27 @@ fn exclude(attr: &mut perf_event_attr, [user, kernel, hypervisor]: [bool; 3], [g
     attr.set_exclude_guest((host && !guest).into());
 }
 
-/// How a counting event is to be opened.
+/// Role of a counting event in its group.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Role {
-    /// The first of its group: it holds back the others until it is enabled.
+    /// Whether it is the first of its group: it holds back the others until it is enabled.
     pub(super) leads: bool,
-    /// Read with its whole group at once.
+    /// Whether it is read with its whole group at once.
     pub(super) grouped: bool,
-    /// Counts threads and processes that its task starts, too.
+    /// Whether it counts threads and processes that its task starts, too.
     pub(super) inherit: bool,
-    /// Begins when its task executes a program.
+    /// Whether it begins when its task executes a program.
     pub(super) on_exec: bool,
 }
 
-/// A counting event. What only samples can have, a period and precision, is left out: the kernel refuses precise counts
-/// (arch/x86/events/core.c, `x86_pmu_hw_config`, 6.12).
+/// Returns a counting event. A period and precision, which only sampling events can have, are left out: the
+/// kernel refuses precise counts (arch/x86/events/core.c, `x86_pmu_hw_config`, 6.12).
 pub(super) fn counting(at: &Instance, modifiers: Modifiers, role: Role) -> perf_event_attr {
     let mut attr = perf_event_attr { type_: at.kind, ..Default::default() };
     attr.config = at.words.get(Word::Config);
     if at.kind == bindings::PERF_TYPE_BREAKPOINT {
-        // Its address and length are where other events have their second and third word (`perf_event_attr.bp_addr`, `bp_len`).
+        // Its address and length are at the place of the second and third word of other events
+        // (`perf_event_attr.bp_addr`, `bp_len`).
         (attr.config, attr.bp_type) = (0, at.words.get(Word::Config) as u32);
     }
     attr.__bindgen_anon_3.config1 = at.words.get(Word::Config1);

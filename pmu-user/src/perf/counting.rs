@@ -1,4 +1,4 @@
-//! A whole list of events, opened for a target: one group a CPU, thread or uncore PMU.
+//! Counting of a list of events, opened for a target: one group per CPU, thread or uncore PMU.
 
 use std::{
     fs::File,
@@ -20,27 +20,27 @@ use crate::{
     table::event_syntax::{Instance, Selected, SelectedGroup},
 };
 
-/// Whom to count.
+/// Target to count.
 #[derive(Clone, Debug)]
 pub enum CountTarget {
-    /// Everything on these CPUs. Uncore PMUs count on the CPUs their PMU names, those of these that it does.
+    /// All tasks on these CPUs. Uncore PMUs count on those of these CPUs that the PMU names.
     System(Vec<Cpu>),
-    /// Processes with the threads they have now; `Inherit` decides about those they start.
+    /// Processes with their present threads; `Inherit` decides about those they start.
     Processes(Vec<u32>, Inherit),
-    /// Single threads.
+    /// Threads, one by one.
     Threads(Vec<u32>, Inherit),
-    /// A process that waits and will execute a program: counted from then on, with all that it starts.
+    /// Process that waits and will execute a program: counted from then on, with all that it starts.
     Command(u32),
-    /// The tasks of a cgroup and of those below it, on these CPUs; the cgroup's directory.
+    /// Tasks of a cgroup and of those below it, on these CPUs; the cgroup's directory.
     Cgroup(PathBuf, Vec<Cpu>),
 }
 
-/// What becomes of events that this process may not count.
+/// Treatment of events that this process may not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WithoutRights {
-    /// They are an error.
+    /// Such events are an error.
     Fail,
-    /// They are left out, with the reason.
+    /// Such events are left out, with the reason.
     LeaveOut,
 }
 
@@ -54,11 +54,11 @@ pub struct Counting {
 /// Counters that could not be opened at one place, while others of their events may be open elsewhere.
 #[derive(Debug)]
 pub struct Unopened {
-    /// Which events of the list, from 0: a whole group, or what would have been broken out of it.
+    /// Events of the list, from 0: a whole group, or the part that would have been broken out of it.
     pub events: std::ops::Range<u32>,
-    /// The PMU.
+    /// Name of the PMU.
     pub pmu: String,
-    /// Why.
+    /// Reason for the failure.
     pub error: OpenError,
 }
 
@@ -71,13 +71,13 @@ struct Opened {
 }
 
 impl Counting {
-    /// Opens every group of `groups` for `target`, held back. Whole systems, cgroups and uncore PMUs need CAP_PERFMON unless
-    /// `kernel.perf_event_paranoid` is below 1. An uncore PMU or a CPU where an event cannot be had is left out as long as the
-    /// event counts elsewhere; [`Counting::unopened`] names it.
+    /// Opens every group of `groups` for `target`, disabled. Whole systems, cgroups and uncore PMUs need
+    /// CAP_PERFMON unless `kernel.perf_event_paranoid` is below 1. An uncore PMU or a CPU where an event
+    /// cannot be opened is left out as long as the event counts elsewhere; [`Counting::unopened`] lists it.
     ///
     /// # Errors
     ///
-    /// The first event that could not be opened anywhere, and what would help. A thread that has ended by now is left
+    /// The first event that could not be opened anywhere, and advice. A thread that has ended by now is left
     /// out.
     pub fn open(groups: &[SelectedGroup], target: &CountTarget) -> Result<Self, OpenError> {
         let mut counting = Self::open_what_exists(groups, target, WithoutRights::Fail)?;
@@ -88,11 +88,12 @@ impl Counting {
         }
     }
 
-    /// As [`Counting::open`], but an event that the kernel refuses is not an error: [`Counting::unopened`] names it.
+    /// Opens groups as [`Counting::open`], but an event that the kernel refuses is not an error:
+    /// [`Counting::unopened`] lists it.
     ///
     /// # Errors
     ///
-    /// Rights, where `without_rights` does not say that events are left out for them, or a limit of this process.
+    /// Missing rights, unless `without_rights` leaves such events out, or a limit of this process.
     pub fn open_what_exists(
         groups: &[SelectedGroup],
         target: &CountTarget,
@@ -121,13 +122,13 @@ impl Counting {
         Ok(counting)
     }
 
-    /// What could not be opened where, while the rest counts.
+    /// Returns the counters that could not be opened at a place, while the rest counts.
     #[must_use]
     pub fn unopened(&self) -> &[Unopened] {
         &self.unopened
     }
 
-    /// Has every one of these events a counter somewhere?
+    /// Returns whether every one of these events has a counter somewhere.
     fn all_count(&self, events: &std::ops::Range<u32>) -> bool {
         let has_counter = |event: u32| {
             self.groups.iter().any(|opened| opened.labels.iter().any(|(index, ..)| *index == event))
@@ -174,7 +175,7 @@ impl Counting {
                 Err(error) => self.unopened.push(unopened(error)),
             }
         }
-        // Some threads of a process may be gone; if all are, there is nothing to count.
+        // Some threads of a process may have ended; if all have, there is nothing to count.
         if opened == 0 { ended.map_or(Ok(()), Err) } else { Ok(()) }
     }
 
@@ -209,11 +210,11 @@ impl Counting {
         }
     }
 
-    /// Starts every group. A command's start by themselves when it executes.
+    /// Starts every group. A command's groups start by themselves when it executes.
     ///
     /// # Errors
     ///
-    /// The kernel refused.
+    /// The kernel refused to start one.
     pub fn enable(&self) -> io::Result<()> {
         self.groups.iter().try_for_each(|opened| opened.group.enable())
     }
@@ -222,16 +223,16 @@ impl Counting {
     ///
     /// # Errors
     ///
-    /// The kernel refused.
+    /// The kernel refused to stop one.
     pub fn disable(&self) -> io::Result<()> {
         self.groups.iter().try_for_each(|opened| opened.group.disable())
     }
 
-    /// Sets every count to 0; the times go on.
+    /// Sets every count to 0; the times continue.
     ///
     /// # Errors
     ///
-    /// The kernel refused.
+    /// The kernel refused to reset one.
     pub fn reset(&self) -> io::Result<()> {
         self.groups.iter().try_for_each(|opened| opened.group.reset())
     }
@@ -240,7 +241,7 @@ impl Counting {
     ///
     /// # Errors
     ///
-    /// The kernel refused.
+    /// The kernel refused to read one.
     pub fn read(&self) -> io::Result<Vec<Reading>> {
         let mut readings = Vec::new();
         for opened in &self.groups {
@@ -263,13 +264,14 @@ impl Counting {
         Ok(readings)
     }
 
-    /// Groups whose counts are of slightly different instants.
+    /// Returns the number of groups with counts of slightly different instants.
     #[must_use]
     pub fn read_apart(&self) -> usize {
         self.groups.iter().filter(|opened| opened.group.how_read() == Read::Apart).count()
     }
 
-    /// Counters that `groups` take for `target`, if every event can be opened: one descriptor each. Opens nothing.
+    /// Returns the number of counters that `groups` take for `target`, if every event can be opened: one
+    /// descriptor each. Opens none.
     #[must_use]
     pub fn planned(groups: &[SelectedGroup], target: &CountTarget) -> usize {
         let of_group = |group: &SelectedGroup| {
@@ -283,7 +285,7 @@ impl Counting {
         groups.iter().map(of_group).sum()
     }
 
-    /// Counters that are open.
+    /// Returns the number of open counters.
     #[must_use]
     pub fn counters(&self) -> usize {
         self.groups.iter().map(|opened| opened.labels.len()).sum()
@@ -307,18 +309,18 @@ impl CountTarget {
     }
 }
 
-/// How many PMUs a group is opened on: none, where its event is a time of the run.
+/// Returns the number of PMUs that a group is opened on; 0 where its event is a time of the run.
 fn places(group: &SelectedGroup) -> usize {
     let of_kernel = |event: &&Selected| event.instances.iter().all(|at| at.kind != TOOL);
     group.events.iter().filter(of_kernel).map(|event| event.instances.len()).max().unwrap_or(0)
 }
 
-/// The place of a group is that of its most particular member: a clock goes along anywhere.
+/// Returns the most particular member of a group, which gives its place: a clock counts anywhere.
 fn most_particular<'a>(members: &[Member<'a>]) -> Option<Member<'a>> {
     members.iter().find(|(_, at)| at.place != PmuCpus::Anywhere).or(members.first()).copied()
 }
 
-/// Where counters of `at` must be opened to count `target`.
+/// Returns the sites where counters of `at` must be opened to count `target`.
 fn sites(at: &Instance, target: &CountTarget) -> Vec<Site> {
     let here = |cpus: &[Cpu]| -> Vec<Cpu> {
         let covered = match &at.place {

@@ -1,19 +1,20 @@
-//! An event that counts nothing: how long it has been enabled says whether its CPU still has the events that were opened on it.
+//! Dummy event: its enabled time shows whether its CPU still has the events that were opened on it.
 
 use std::{io, os::fd::OwnedFd};
 
 use super::{attr, group::Words, sys};
 use crate::machine::cpu::Cpu;
 
-/// perf's dummy event on a CPU, enabled. When a CPU goes offline the kernel takes every event off it, and puts none back when it
-/// returns (kernel/events/core.c, `perf_event_exit_cpu_context`, 6.12): their time stands still from then on.
+/// Dummy event of perf on a CPU, enabled. When a CPU goes offline the kernel removes every event from it, and
+/// restores none when it returns (kernel/events/core.c, `perf_event_exit_cpu_context`, 6.12). Their time
+/// stands still from then on.
 #[derive(Debug)]
 pub struct Dummy {
     descriptor: OwnedFd,
 }
 
 impl Dummy {
-    /// Opens it. Needs CAP_PERFMON unless `kernel.perf_event_paranoid` is below 1.
+    /// Opens the event. Needs CAP_PERFMON unless `kernel.perf_event_paranoid` is below 1.
     ///
     /// # Errors
     ///
@@ -22,11 +23,11 @@ impl Dummy {
         Ok(Self { descriptor: sys::open(&mut attr::dummy(), -1, Some(cpu.0), None, 0)? })
     }
 
-    /// How long it has been enabled, in ns. Interrupts its CPU for a moment.
+    /// Returns its enabled time, in ns. Interrupts its CPU for a moment.
     ///
     /// # Errors
     ///
-    /// The kernel refused, or said something that is no reading.
+    /// The kernel refused, or returned data that is not a reading.
     pub fn enabled_ns(&self) -> io::Result<u64> {
         match *Words::default().read(&self.descriptor, 2)? {
             [_, enabled_ns] => Ok(enabled_ns),

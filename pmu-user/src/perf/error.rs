@@ -1,4 +1,4 @@
-//! Why an event could not be opened, and what would help.
+//! Errors of opening an event, and advice on them.
 
 use std::{fmt, io};
 
@@ -10,14 +10,14 @@ use crate::{
     table::event_syntax::{Instance, Modifiers, Selected},
 };
 
-/// Whom and where an event counts.
+/// Tasks and place that an event counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Site {
     /// Every task on a CPU.
     Cpu(Cpu),
-    /// A thread, wherever it runs.
+    /// A thread, on any CPU.
     Thread(u32),
-    /// The tasks of a cgroup, on a CPU.
+    /// Tasks of a cgroup, on a CPU.
     Cgroup(Cpu),
 }
 
@@ -31,35 +31,35 @@ impl fmt::Display for Site {
     }
 }
 
-/// Why an event could not be opened.
+/// Reason why an event could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot open event `{event}`{of} {site}: {call}: {error}",
         of = .pmu.as_ref().map_or_else(String::new, |pmu| format!(" of the PMU `{pmu}`")))]
 pub struct OpenError {
-    /// Event.
+    /// Name of the event.
     pub event: String,
-    /// The PMU that was to count it, where that is not plain from the event.
+    /// PMU that was to count it, where that is not plain from the event.
     pub pmu: Option<String>,
-    /// Whom and where.
+    /// Tasks and place to count.
     pub site: Site,
-    /// The system call that failed.
+    /// System call that failed.
     pub call: &'static str,
-    /// What it said.
+    /// Error that it returned.
     pub error: io::Error,
-    /// Whose fault an `EINVAL` most likely is.
+    /// Most likely cause of an `EINVAL`.
     pub(super) advice: &'static str,
-    /// What it was opened for.
+    /// Purpose that it was opened for.
     pub(super) purpose: Purpose,
-    /// Its modifiers if they say no mode, so that it may count in user mode alone.
+    /// Modifiers of the event if they name no mode, so that it may count in user mode alone.
     pub(super) modeless: Option<Modifiers>,
 }
 
-/// What an event is opened for: that decides which rights it takes.
+/// Purpose that an event is opened for. It decides which rights are needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// To run a BPF program.
     Program,
-    /// To be read.
+    /// To be read as a count.
     Count,
 }
 
@@ -70,13 +70,13 @@ impl OpenError {
         Self { event, pmu, site, call, error, advice: ENCODING, purpose, modeless: None }
     }
 
-    /// For an event of a planned group.
+    /// Returns the error of an event of a planned group.
     pub(super) fn planned(event: &str, pmu: &str, cpu: Cpu, index: usize, error: io::Error) -> Self {
         let advice = if index > 0 { FULL_AS_PLANNED } else { ENCODING };
         Self { advice, ..Self::new(event, Some(pmu.to_owned()), Site::Cpu(cpu), error) }
     }
 
-    /// For a sampling event.
+    /// Returns the error of a sampling event.
     pub(super) fn sampling(sampling: &Sampling, precise: u8, site: Site, error: io::Error) -> Self {
         let advice = match (precise, sampling.leader) {
             (1.., _) => IMPRECISE,
@@ -86,7 +86,7 @@ impl OpenError {
         Self { advice, ..Self::new(&sampling.event, None, site, error) }
     }
 
-    /// For an event that was to be the member number `index` of its group.
+    /// Returns the error of an event that was to be the member number `index` of its group.
     pub(super) fn of(event: &Selected, at: &Instance, site: Site, index: usize, error: io::Error) -> Self {
         let boxed = matches!(at.place, crate::machine::pmu::catalog::PmuCpus::Uncore(_));
         let modifiers = event.modifiers;
@@ -106,17 +106,18 @@ impl OpenError {
         }
     }
 
-    /// Whether a group that was refused for this may go when its events are opened one by one.
+    /// Returns whether a group with this error may open when its events are opened one by one.
     pub(super) fn is_too_full(&self) -> bool {
         self.errno() == Some(Errno::INVAL) && self.advice == FULL
     }
 
-    /// Is it only that the thread was gone by then?
+    /// Returns whether the only cause is that the thread had ended.
     pub(super) fn is_of_a_thread_that_ended(&self) -> bool {
         self.errno() == Some(Errno::SRCH)
     }
 
-    /// Would every other place refuse as well? Rights and limits are this process's, not a PMU's.
+    /// Returns whether every other place would fail as well. Rights and limits are of this process, not of a
+    /// PMU.
     #[must_use]
     pub fn holds_everywhere(&self) -> bool {
         let of_limits =
@@ -128,7 +129,7 @@ impl OpenError {
         self.error.raw_os_error().map(Errno::from_raw_os_error)
     }
 
-    /// What kind of failure it is.
+    /// Returns the class of the failure.
     #[must_use]
     pub fn class(&self) -> Class {
         match self.errno() {
@@ -139,7 +140,8 @@ impl OpenError {
         }
     }
 
-    /// Why the event has no counter there, in words that go on a sentence; the error itself where there are none.
+    /// Returns the reason why the event has no counter there, as the continuation of a sentence; the error
+    /// itself where there is none.
     #[must_use]
     pub fn absence(&self) -> String {
         let pmu = self.pmu.as_deref().unwrap_or("?");
@@ -157,7 +159,7 @@ impl OpenError {
         }
     }
 
-    /// What an error of the kernel means here, in words.
+    /// Returns the meaning of an error of the kernel here.
     fn cause(&self, errno: Errno) -> Option<&'static str> {
         Some(match errno {
             Errno::OPNOTSUPP | Errno::NOENT if self.advice == IMPRECISE => IMPRECISE,
@@ -172,7 +174,7 @@ impl OpenError {
         })
     }
 
-    /// What would make it work.
+    /// Returns advice on the error.
     #[must_use]
     pub fn hint(&self, privileges: &Privileges) -> Option<String> {
         match self.errno()? {
@@ -190,15 +192,16 @@ impl OpenError {
         }
         let advice = privileges.advice_to_count();
         match (self.site, privileges.paranoid, self.modeless) {
-            // The filter refuses user mode as well, which the kernel counts without capabilities (`perf_event_open` there).
+            // The filter refuses user mode as well, which the kernel counts without capabilities
+            // (`perf_event_open` in the kernel).
             (Site::Thread(_), Some(..=2), _)
                 if privileges.is_filtered && privileges.is_contained && !privileges.can_count() =>
             {
                 format!("{advice}\nuser mode takes --security-opt seccomp=unconfined alone")
             }
             _ if privileges.is_filtered => advice,
-            // Level 2 keeps the kernel's share from unprivileged processes (kernel/events/core.c,
-            // `perf_event_open`, 6.12).
+            // Level 2 denies kernel mode to unprivileged processes (kernel/events/core.c, `perf_event_open`,
+            // 6.12).
             (Site::Thread(_), Some(2), Some(modifiers)) => {
                 let name = modifiers.in_user_mode(&self.event);
                 format!("{advice}\nwithout it: count user mode only, as {name}")
@@ -214,9 +217,9 @@ const FULL: &str =
     "the group does not fit the counters: make it smaller, or append :W to let it be broken up";
 const FULL_AS_PLANNED: &str = "the group does not fit the counters that this PMU has";
 const IMPRECISE: &str =
-    "the PMU has no precise samples of it; `P` takes what there is, no `p` takes samples that land late";
-const TASKLESS: &str = "a PMU outside the cores cannot tell tasks apart: count the whole system";
-const MODELESS: &str = "a PMU outside the cores cannot tell user from kernel mode: drop u, k and h";
+    "the PMU has no precise samples of it; `P` takes the best there is, without `p` samples land late";
+const TASKLESS: &str = "a PMU outside the cores cannot distinguish tasks: count the whole system";
+const MODELESS: &str = "a PMU outside the cores cannot distinguish user from kernel mode: drop u, k and h";
 
 #[cfg(test)]
 mod tests {

@@ -1,4 +1,4 @@
-//! A group of counters that are on the PMU together or not at all, and are read together.
+//! Group of counters that are on the PMU together or not at all, and are read together.
 
 use std::{
     io,
@@ -17,60 +17,61 @@ use crate::{
     table::event_syntax::{Instance, Selected},
 };
 
-/// When a group begins to count.
+/// Start of a group's counting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// When it is enabled.
+    /// The group starts when it is enabled.
     Held,
-    /// When its task executes a program, or when it is enabled.
+    /// The group starts when its task executes a program, or when it is enabled.
     OnExec,
 }
 
-/// How the counts of a group are read.
+/// Way in which the counts of a group are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
-    /// All in one call, so that they are of one instant.
+    /// All counts in one call, so that they are of one instant.
     Together,
-    /// One by one, a few microseconds apart: kernels before 4.12 refuse inherited events that are read together.
+    /// Each count by itself, a few microseconds apart: kernels before 4.12 refuse inherited events that are
+    /// read together.
     Apart,
 }
 
-/// What one counter said.
+/// Reading of one counter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// Occurrences while it ran.
+    /// Number of occurrences while it ran.
     pub value: u64,
-    /// Time since it was enabled, in ns; for a task, only while the task ran.
+    /// Enabled time, in ns; for a task, only while the task ran.
     pub enabled_ns: u64,
-    /// Time of that during which it was on a counter, in ns.
+    /// Running time, in ns: the part of the enabled time on a counter.
     pub running_ns: u64,
 }
 
-/// An event of a group to be opened, and where it is counted.
+/// Event of a group to be opened, and the PMU that counts it.
 pub(super) type Member<'a> = (&'a Selected, &'a Instance);
 
-/// Whom a group counts.
+/// Target that a group counts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Whom<'a> {
     pub(super) site: Site,
-    /// The directory of the cgroup, if it is one.
+    /// Directory of the cgroup, if the target is one.
     pub(super) cgroup: Option<BorrowedFd<'a>>,
     pub(super) inherit: Inherit,
     pub(super) start: Start,
 }
 
-/// A leader and its members, opened. Closing them ends the counting.
+/// Leader and members of an opened group. Closing them ends the counting.
 #[derive(Debug)]
 pub struct Group {
     leader: OwnedFd,
     members: Vec<OwnedFd>,
-    /// The kernel's numbers of all of them, in order.
+    /// Ids of all events in the kernel, in order.
     ids: Vec<u64>,
     read: Read,
 }
 
 impl Group {
-    /// Opens the events of a group, held back.
+    /// Opens the events of a group, disabled.
     pub(super) fn open(events: &[Member<'_>], whom: Whom<'_>) -> Result<Self, OpenError> {
         match Self::open_as(events, whom, Read::Together) {
             // kernel/events/core.c, `perf_event_alloc`: lifted by commit ba5213ae6b88 in 4.12.
@@ -105,45 +106,45 @@ impl Group {
         Ok(Self { leader, members, ids, read })
     }
 
-    /// How it is read.
+    /// Returns the way in which it is read.
     #[must_use]
     pub const fn how_read(&self) -> Read {
         self.read
     }
 
-    /// Starts counting.
+    /// Starts counting of the group.
     ///
     /// # Errors
     ///
-    /// The kernel refused.
+    /// The kernel refused to start it.
     pub fn enable(&self) -> io::Result<()> {
         sys::enable_group(self.leader.as_fd())
     }
 
-    /// Stops counting.
+    /// Stops counting of the group.
     ///
     /// # Errors
     ///
-    /// The kernel refused.
+    /// The kernel refused to stop it.
     pub fn disable(&self) -> io::Result<()> {
         sys::disable_group(self.leader.as_fd())
     }
 
-    /// Sets the counts to 0. The times go on, and so do counts that ended children left behind.
+    /// Sets the counts to 0. The times continue, and counts inherited from ended children stay.
     ///
     /// # Errors
     ///
-    /// The kernel refused.
+    /// The kernel refused to reset it.
     pub fn reset(&self) -> io::Result<()> {
         sys::reset_group(self.leader.as_fd())
     }
 
-    /// Reads every counter, in the order of the events. A pinned group that lost its counters reads as never having
-    /// run.
+    /// Reads every counter, in the order of the events. A pinned group that lost its counters reads as if it
+    /// had never run.
     ///
     /// # Errors
     ///
-    /// The kernel refused, or said something that is no reading of this group.
+    /// The kernel refused, or returned data that is not a reading of this group.
     pub fn read(&self) -> io::Result<Vec<Count>> {
         match self.read {
             Read::Together => {
@@ -184,7 +185,7 @@ impl Whom<'_> {
     }
 }
 
-/// What a counter was read into: memory that is used again from read to read.
+/// Buffer that a counter is read into, reused from read to read.
 #[derive(Debug, Default)]
 pub struct Words {
     bytes: Vec<u8>,
@@ -203,11 +204,12 @@ impl Words {
     }
 }
 
-/// `nr, enabled, running, (value, id)…` (`perf_event_read_group`) → what each of `ids` counted, instead of what is in `into`.
+/// Parses `nr, enabled, running, (value, id)…` (`perf_event_read_group`) and replaces `into` by the counts of
+/// `ids`.
 pub(super) fn together(words: &[u64], ids: &[u64], into: &mut Vec<Count>) -> io::Result<()> {
     into.clear();
     let [count, enabled_ns, running_ns, values @ ..] = words else {
-        // End of file: a pinned group in error.
+        // End of file: the group is pinned and in error.
         into.resize(ids.len(), Count::default());
         return if words.is_empty() { Ok(()) } else { Err(torn()) };
     };
@@ -221,7 +223,7 @@ pub(super) fn together(words: &[u64], ids: &[u64], into: &mut Vec<Count>) -> io:
     Ok(())
 }
 
-/// `value, enabled, running, id`.
+/// Parses `value, enabled, running, id`.
 pub(super) fn apart(words: &[u64]) -> io::Result<Count> {
     match *words {
         [] => Ok(Count::default()),

@@ -1,5 +1,5 @@
-//! The only caller of `perf_event_open`: [`Counter`] samples for a BPF program, [`PlannedGroup`] counts
-//! for one, [`Counting`] counts by itself, [`side_band`] tells of address spaces.
+//! Events of the kernel. No other module calls `perf_event_open`. [`Counter`] samples for a BPF program,
+//! [`PlannedGroup`] counts for one, [`Counting`] counts by itself, and [`side_band`] reports address spaces.
 
 mod attr;
 mod busy_loop;
@@ -34,25 +34,25 @@ use crate::{
     table::event_syntax::Precise,
 };
 
-/// Highest `precise_ip`.
+/// Highest value of `precise_ip`.
 const PRECISE_MAX: u8 = 3;
 
-/// A sampling event on one CPU, opened but not counting.
+/// Sampling event on one CPU, opened but not counting.
 #[derive(Debug)]
 pub struct Counter {
     descriptor: OwnedFd,
 }
 
 impl Counter {
-    /// Opens the event of `sampling` on `cpu`, for every task there, in the group of `leader`. Needs CAP_PERFMON unless
-    /// `kernel.perf_event_paranoid` is below 1.
+    /// Opens the event of `sampling` on `cpu`, for every task there, in the group of `leader`. Needs
+    /// CAP_PERFMON unless `kernel.perf_event_paranoid` is below 1.
     ///
-    /// The kernel assembles what `sample_type` names before it asks a BPF program, so it is 0; the period is fixed, as
-    /// the kernel's frequency mode wanders (kernel/events/core.c, `perf_adjust_period`).
+    /// The kernel assembles the fields of `sample_type` before it runs a BPF program, so it is 0. The period
+    /// is fixed, as the kernel's frequency mode wanders (kernel/events/core.c, `perf_adjust_period`).
     ///
     /// # Errors
     ///
-    /// The kernel refused; the error knows what would help.
+    /// The kernel refused; the error has advice.
     pub fn open(sampling: &Sampling, cpu: Cpu, leader: Option<&Self>) -> Result<Self, OpenError> {
         let level = match (&sampling.precision, sampling.precise) {
             (Some(precision), _) => precision.level,
@@ -62,13 +62,13 @@ impl Counter {
         Self::open_as(sampling, cpu, leader, level)
     }
 
-    /// Opens a tracepoint to hold its program, which then runs at every hit, on every CPU and in every task: no CPU that goes
-    /// takes it along, and a second event must not have the same program (kernel/trace/bpf_trace.c,
-    /// `perf_event_attach_bpf_prog`). Counts nothing. Needs CAP_PERFMON.
+    /// Opens a tracepoint to hold its program, which then runs at every hit, on every CPU and in every task.
+    /// It survives the removal of a CPU, and a second event must not have the same program
+    /// (kernel/trace/bpf_trace.c, `perf_event_attach_bpf_prog`). It does not count. Needs CAP_PERFMON.
     ///
     /// # Errors
     ///
-    /// The kernel refused; the error knows what would help.
+    /// The kernel refused; the error has advice.
     pub fn anchor(sampling: &Sampling) -> Result<Self, OpenError> {
         let thread = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
         let fail = |error| OpenError::sampling(sampling, 0, Site::Thread(thread), error);
@@ -86,7 +86,8 @@ impl Counter {
         Ok(Self { descriptor })
     }
 
-    /// How exactly the kernel lets the event's samples hit: what was asked for, or the most that it grants on `cpu`.
+    /// Returns the precision that the kernel allows for the event's samples: the requested one, or the
+    /// highest that it grants on `cpu`.
     #[must_use]
     pub fn precision(sampling: &Sampling, cpu: Cpu) -> Precision {
         match sampling.precise {
@@ -105,11 +106,11 @@ impl Counter {
         }
     }
 
-    /// What it has counted, and for how long.
+    /// Reads its count and its times.
     ///
     /// # Errors
     ///
-    /// The kernel refused, or said something that is no reading.
+    /// The kernel refused, or returned data that is not a reading.
     pub fn read(&self) -> io::Result<Count> {
         group::apart(Words::default().read(&self.descriptor, 4)?)
     }
@@ -123,44 +124,44 @@ impl Counter {
         sys::set_bpf(self.descriptor.as_fd(), program)
     }
 
-    /// Starts counting.
+    /// Starts counting of the event.
     ///
     /// # Errors
     ///
-    /// The kernel refused.
+    /// The kernel refused to start it.
     pub fn enable(&self) -> io::Result<()> {
         sys::enable(self.descriptor.as_fd())
     }
 
-    /// Stops counting. What was counted can still be read.
+    /// Stops counting of the event. The count can still be read.
     ///
     /// # Errors
     ///
-    /// The kernel refused.
+    /// The kernel refused to stop it.
     pub fn disable(&self) -> io::Result<()> {
         sys::disable(self.descriptor.as_fd())
     }
 }
 
-/// CPU time of the children that this process has waited for, to 1 µs.
+/// Returns the CPU time of the children that this process has waited for, to 1 µs.
 ///
 /// # Errors
 ///
-/// The kernel refused.
+/// The kernel refused to report it.
 pub fn children_usage() -> io::Result<Usage> {
     Ok(usage_of(&sys::children_usage()?))
 }
 
-/// CPU time of this process, to 1 µs.
+/// Returns the CPU time of this process, to 1 µs.
 ///
 /// # Errors
 ///
-/// The kernel refused.
+/// The kernel refused to report it.
 pub fn own_usage() -> io::Result<Usage> {
     Ok(usage_of(&sys::own_usage()?))
 }
 
-/// CPU time that a `rusage` has.
+/// Returns the CPU time in a `rusage`.
 pub(crate) fn usage_of(usage: &libc::rusage) -> Usage {
     let duration = |time: libc::timeval| {
         Duration::from_secs(time.tv_sec.unsigned_abs()) + Duration::from_micros(time.tv_usec.unsigned_abs())
@@ -168,11 +169,12 @@ pub(crate) fn usage_of(usage: &libc::rusage) -> Usage {
     Usage { user: duration(usage.ru_utime), system: duration(usage.ru_stime) }
 }
 
-/// Bytes that the children which this process has waited for read from storage, in blocks of 512 (getrusage(2)).
+/// Returns the bytes that ended children of this process read from storage, in blocks of 512 (getrusage(2)).
+/// It must have waited for them.
 ///
 /// # Errors
 ///
-/// The kernel refused.
+/// The kernel refused to report it.
 pub fn children_bytes_read() -> io::Result<u64> {
     const BLOCK_BYTES: u64 = 512;
     let blocks = u64::try_from(sys::children_usage()?.ru_inblock).unwrap_or(0);

@@ -1,5 +1,5 @@
-//! A planned group of counters, opened at once and started together: on one CPU, for BPF programs to read, or on one uncore PMU,
-//! whose counts follow no task.
+//! Planned group of counters, opened at once and started together: on one CPU, for BPF programs to read, or
+//! on one uncore PMU, with counts that follow no task.
 
 use std::{
     io,
@@ -19,33 +19,34 @@ use crate::{
     plan::{io::UncoreInstance, multiplexing::EventGroup},
 };
 
-/// Has a group a right to its counters?
+/// Priority of a group for its counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stay {
-    /// It comes before groups that have none. If it does not fit, it stops until it is enabled again.
+    /// The group comes before groups that are not pinned. If it does not fit, it stops until it is enabled
+    /// again.
     Pinned,
-    /// The kernel shares counters out in turn. One group that never fits keeps others of its kind from counting for half
-    /// of the time (kernel/events/core.c, `merge_sched_in`).
+    /// The kernel multiplexes the counters. One group that never fits keeps others of its kind from counting
+    /// for half of the time (kernel/events/core.c, `merge_sched_in`).
     IfItFits,
 }
 
-/// The events of a group, opened at one place for whatever runs there. Closing it ends the counting, unless a BPF map holds on to
-/// its events.
+/// Events of a group, opened at one place for all tasks there. Closing it ends the counting, unless a BPF map
+/// holds its events.
 #[derive(Debug)]
 pub struct PlannedGroup {
-    /// The leader first.
+    /// Descriptors of the events, the leader first.
     events: Vec<OwnedFd>,
-    /// The kernel's numbers of them, in order, where they are read together.
+    /// Ids of the events in the kernel, in order, where they are read together.
     ids: Vec<u64>,
 }
 
 impl PlannedGroup {
-    /// Opens `group`, whose PMU is called `pmu`, on `cpu`, held back. Needs CAP_PERFMON unless `kernel.perf_event_paranoid` is
-    /// below 1.
+    /// Opens `group`, of the PMU with the name `pmu`, on `cpu`, disabled. Needs CAP_PERFMON unless
+    /// `kernel.perf_event_paranoid` is below 1.
     ///
     /// # Errors
     ///
-    /// The kernel refused; the error names the event, and knows what would help.
+    /// The kernel refused; the error names the event and has advice.
     pub fn on_cpu(group: &EventGroup, pmu: &str, cpu: Cpu, stay: Stay) -> Result<Self, OpenError> {
         let mut opened = Self { events: Vec::with_capacity(group.events.len()), ids: Vec::new() };
         for (index, event) in group.events.iter().enumerate() {
@@ -58,17 +59,17 @@ impl PlannedGroup {
         Ok(opened)
     }
 
-    /// Opens `group` on one uncore PMU, as [`PlannedGroup::on_cpu`]: it counts for everybody.
+    /// Opens `group` on one uncore PMU, as [`PlannedGroup::on_cpu`]: it counts for all tasks.
     ///
     /// # Errors
     ///
-    /// The kernel refused; the error names the event and the PMU, and knows what would help.
+    /// The kernel refused; the error names the event and the PMU, and has advice.
     pub fn on_box(group: &EventGroup, site: &UncoreInstance) -> Result<Self, OpenError> {
         let mut opened = Self { events: Vec::with_capacity(group.events.len()), ids: Vec::new() };
         for (index, event) in group.events.iter().enumerate() {
             let role = Role { leads: index == 0, grouped: true, inherit: false, on_exec: false };
             let mut attr = attr::planned(event, role);
-            // Every uncore PMU is a PMU of its own; a kind's uncore PMUs differ in nothing else.
+            // Every uncore PMU is a separate PMU; those of one kind differ in nothing else.
             attr.type_ = site.kind;
             let added = opened.add(&mut attr, site.cpu).and_then(sys::id);
             let fail = |error| OpenError::planned(&event.name, &site.pmu, site.cpu, index, error);
@@ -84,35 +85,35 @@ impl PlannedGroup {
         Ok((*self.events.push_mut(event)).as_fd())
     }
 
-    /// Its events, the leader first.
+    /// Returns its events, the leader first.
     pub fn events(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.events.iter().map(|event| event.as_fd())
     }
 
-    /// Starts counting, by one interrupt of the CPU: the members follow their leader.
+    /// Starts counting, with one interrupt of the CPU: the members follow their leader.
     ///
     /// # Errors
     ///
-    /// The kernel refused.
+    /// The kernel refused to start it.
     pub fn enable(&self) -> io::Result<()> {
         self.events.first().map_or(Ok(()), |leader| sys::enable(leader.as_fd()))
     }
 
-    /// Stops counting, as [`PlannedGroup::enable`] starts it.
+    /// Stops counting, in the same way as [`PlannedGroup::enable`] starts it.
     ///
     /// # Errors
     ///
-    /// The kernel refused.
+    /// The kernel refused to stop it.
     pub fn disable(&self) -> io::Result<()> {
         self.events.first().map_or(Ok(()), |leader| sys::disable(leader.as_fd()))
     }
 
-    /// Reads every counter of an uncore PMU since it was opened, in the order of the events, all of one instant, instead of what is in
-    /// `into`.
+    /// Reads every counter of an uncore PMU since it was opened, in the order of the events, all of one
+    /// instant. Replaces the contents of `into`.
     ///
     /// # Errors
     ///
-    /// The kernel refused, or said something that is no reading of this group.
+    /// The kernel refused, or returned data that is not a reading of this group.
     pub fn read(&self, words: &mut Words, into: &mut Vec<Count>) -> io::Result<()> {
         let Some(leader) = self.events.first() else {
             into.clear();

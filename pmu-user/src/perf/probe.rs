@@ -1,7 +1,9 @@
-//! What core PMUs really count: how many events a group can have, and which events count work that is known to be there.
+//! Probes of the core PMUs: the number of events that a group can have, and the events that do not count work
+//! that certainly occurs.
 //!
-//! Hypervisors show fewer counters than the processor has, and some events count nothing where they filter them. The kernel answers the
-//! first when a group is opened, without scheduling it; the second shows in a piece of work of this thread.
+//! Hypervisors expose fewer counters than the processor has, and some events do not count where they filter
+//! them. The kernel reports the first when a group is opened, without scheduling it. A busy loop of this
+//! thread shows the second.
 
 use std::{thread, time::Duration};
 
@@ -23,9 +25,9 @@ use crate::{
     table::event_syntax::{List, SelectedGroup, resolve},
 };
 
-/// Work for each event: long enough for any counter.
+/// Length of the work for each event: long enough for any counter.
 const BUSY: Duration = Duration::from_micros(500);
-/// Events that the work has for certain, by the names that kernels give them.
+/// Events that occur in the work for certain, by the names that kernels give them.
 const CERTAIN: [&str; 8] = [
     "cpu-cycles",
     "instructions",
@@ -36,20 +38,20 @@ const CERTAIN: [&str; 8] = [
     "br_retired",
     "slots",
 ];
-/// An event that any general counter counts, and no fixed one.
+/// Events that any general counter counts, and no fixed one.
 const GENERAL: [&str; 2] = ["branch-instructions", "br_mis_pred"];
-/// Events that a fixed counter has for itself, with its number, by the names that kernels give them.
+/// Events with a separate fixed counter, with its number, by the names that kernels give them.
 const FIXED: [(&str, u8); 4] =
     [("instructions", 0), ("cpu-cycles", 1), ("ref-cycles", 2), ("cpu_cycles", ARM_CYCLES)];
-/// More general counters than any core PMU has.
+/// Number of general counters that no core PMU exceeds.
 const GENERAL_MAX: u32 = 31;
 
-/// What the core PMUs of this machine count. Needs no privilege where users may count their own user mode
-/// (`perf_event_paranoid` up to 2); what cannot be asked is left out.
+/// Probes the core PMUs of this machine. Needs no privilege where users may count their own user mode
+/// (`perf_event_paranoid` up to 2). Results that cannot be determined are left out.
 #[must_use]
 pub fn probe(machine: &Machine, catalog: &Catalog) -> Vec<Probed> {
     let here = |pmu: &&Entry| machine.cpu.online.iter().any(|&cpu| pmu.is_on(cpu));
-    // A thread of its own, whose CPUs nobody has to restore.
+    // A separate thread, with CPU affinity that need not be restored.
     let ask = |pmu: &Entry| {
         thread::scope(|scope| scope.spawn(|| of_pmu(machine, catalog, pmu)).join().ok().flatten())
     };
@@ -80,7 +82,7 @@ fn of_pmu(machine: &Machine, catalog: &Catalog, pmu: &Entry) -> Option<Probed> {
     Some(Probed { pmu: pmu.name.clone(), general, no_fixed, dead })
 }
 
-/// The share that is not there where there are slots.
+/// Returns the topdown event that is dead while slots are counted.
 fn shares(catalog: &Catalog, pmu: &Entry) -> Option<DeadEvent> {
     let name = "topdown-retiring";
     let groups = events(catalog, &format!("{{{0}/slots/u,{0}/{name}/u}}", pmu.name))?;
@@ -91,10 +93,11 @@ fn shares(catalog: &Catalog, pmu: &Entry) -> Option<DeadEvent> {
     is_dead.then(|| DeadEvent { name: name.to_owned(), config })
 }
 
-/// General counters that a group can have: as many as are assumed, or what the kernel says instead.
+/// Returns the number of general counters that a group can have: the assumed number, or the number that the
+/// kernel accepts instead.
 fn general(catalog: &Catalog, pmu: &Entry, assumed: u32) -> Option<u32> {
     let opens = |count: u32| opens(catalog, pmu, count, None);
-    // One that cannot be opened at all says nothing about how many there are.
+    // An event that cannot be opened at all gives no information about their number.
     if !opens(1) {
         return None;
     }
@@ -104,14 +107,14 @@ fn general(catalog: &Catalog, pmu: &Entry, assumed: u32) -> Option<u32> {
     (1..assumed).rev().find(|&count| opens(count))
 }
 
-/// Fixed counters that are not there: where all general ones are taken, their events do not fit.
+/// Returns the fixed counters that do not exist: where all general ones are taken, their events do not fit.
 fn no_fixed(catalog: &Catalog, pmu: &Entry, general: u32) -> u64 {
     let absent =
         |(name, _): &&(&str, u8)| pmu.event(name).is_some() && !opens(catalog, pmu, general, Some(name));
     FIXED.iter().filter(absent).fold(0, |mask, (_, index)| mask | 1 << index)
 }
 
-/// Can a group have so many events that only general counters count, and another one?
+/// Returns whether a group can have `general` events that only general counters count, and another one.
 fn opens(catalog: &Catalog, pmu: &Entry, general: u32, other: Option<&str>) -> bool {
     let Some(name) = GENERAL.iter().find(|name| pmu.event(name).is_some()) else { return false };
     let names = vec![*name; general as usize];
@@ -125,7 +128,7 @@ fn events(catalog: &Catalog, notation: &str) -> Option<Vec<SelectedGroup>> {
     resolve(&List::parse(notation).ok()?, catalog).ok()
 }
 
-/// Does the first event count? `None` if it had no counter.
+/// Returns whether the first event counts; `None` if it had no counter.
 fn counts(groups: &[SelectedGroup]) -> Option<bool> {
     let (readings, _) = busy_loop::count(groups, BUSY)?;
     readings.first().filter(|one| one.running_ns > 0).map(|one| one.value > 0)

@@ -1,4 +1,5 @@
-//! The memory to which the kernel writes an event's records (`perf_event_mmap_page`), read without a system call.
+//! Ring buffer that the kernel writes an event's records to (`perf_event_mmap_page`), read without a system
+//! call.
 
 use std::{
     io,
@@ -17,13 +18,13 @@ use rustix::{
 /// Bytes of a record's header: type, flags, size.
 pub(super) const HEADER_BYTES: usize = 8;
 
-/// The records of an event on one CPU. They may be read on any one thread.
+/// Records of an event on one CPU. They may be read on any one thread.
 #[derive(Debug)]
 pub(super) struct Ring {
     base: NonNull<u8>,
     /// Bytes for records, a power of two.
     bytes: usize,
-    /// The record that is looked at.
+    /// Record that is being read.
     record: Vec<u8>,
 }
 
@@ -31,7 +32,7 @@ pub(super) struct Ring {
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// Maps room for at least so many bytes of records of `event`: a power of two, and at least a page.
+    /// Maps room for at least `bytes` of records of `event`: a power of two, and at least a page.
     ///
     /// # Errors
     ///
@@ -46,9 +47,9 @@ impl Ring {
         Ok(Self { base, bytes, record: Vec::new() })
     }
 
-    /// Takes out every record that is there by now, in the order of this CPU.
+    /// Takes out every present record, in the order of this CPU.
     pub(super) fn take_all(&mut self, mut each: impl FnMut(&[u8])) {
-        // What is before the head is written by the time that the head says so.
+        // Records before the head are complete when the head is read.
         let head = self.word(offset_of!(perf_event_mmap_page, data_head)).load(Ordering::Acquire);
         let mut tail = self.word(offset_of!(perf_event_mmap_page, data_tail)).load(Ordering::Relaxed);
         let mut record = std::mem::take(&mut self.record);
@@ -56,7 +57,7 @@ impl Ring {
             self.copy(tail, HEADER_BYTES, &mut record);
             let size = usize::from(u16::from_ne_bytes([record[6], record[7]]));
             if size < HEADER_BYTES || size > self.bytes || size as u64 > head.wrapping_sub(tail) {
-                // Nothing that the kernel writes; where the next one begins is unknown.
+                // The kernel does not write such a record, and the start of the next one is unknown.
                 break;
             }
             self.copy(tail, size, &mut record);
@@ -64,24 +65,26 @@ impl Ring {
             tail = tail.wrapping_add(size as u64);
         }
         self.record = record;
-        // The kernel writes there again from here on.
+        // The kernel may write there again from here on.
         self.word(offset_of!(perf_event_mmap_page, data_tail)).store(head, Ordering::Release);
     }
 
     fn word(&self, offset: usize) -> &AtomicU64 {
         let word = self.base.as_ptr().wrapping_add(offset).cast();
-        // SAFETY: the first page is mapped for as long as `self`, the word in it is aligned, and the kernel changes it in one go.
+        // SAFETY: the first page is mapped for as long as `self`, the word in it is aligned, and the kernel
+        // changes it atomically.
         unsafe { AtomicU64::from_ptr(word) }
     }
 
-    /// Replaces `into` by the `length` bytes at a position, which may go on at the beginning.
+    /// Replaces `into` by the `length` bytes at a position, which may wrap to the beginning.
     fn copy(&self, position: u64, length: usize, into: &mut Vec<u8>) {
         into.clear();
         let from = position as usize & (self.bytes - 1);
         let first = length.min(self.bytes - from);
         for (start, length) in [(from, first), (0, length - first)] {
             let start = self.base.as_ptr().wrapping_add(page_size() + start);
-            // SAFETY: the bytes are mapped, and the kernel leaves them alone until the tail is moved past them.
+            // SAFETY: the bytes are mapped, and the kernel does not change them until the tail is moved past
+            // them.
             into.extend_from_slice(unsafe { std::slice::from_raw_parts(start, length) });
         }
     }
@@ -89,7 +92,7 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and no reference into it outlives the value.
+        // SAFETY: this value owns the mapping, and no reference into it outlives the value.
         let unmapped = unsafe { munmap(self.base.as_ptr().cast(), self.bytes + page_size()) };
         debug_assert!(unmapped.is_ok());
     }

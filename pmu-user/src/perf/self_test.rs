@@ -1,4 +1,4 @@
-//! Does the core PMU count at all? Some hypervisors show one that is dead.
+//! Self-test of the core PMU: whether it counts at all. Some hypervisors expose one that is dead.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use crate::{
     table::event_syntax::{List, resolve},
 };
 
-/// Time that is kept busy: long enough for every counter, short enough not to be noticed.
+/// Length of the busy loop: long enough for every counter, short enough not to be noticed.
 const BUSY: Duration = Duration::from_millis(2);
-/// Counted in user mode, where most hosts let anyone count.
+/// Events in user mode, where most hosts let any user count.
 const EVENTS: &str = "{instructions:u,cycles:u}";
 
-/// Counts a loop of this thread whose instructions are known to be many. `None` if the PMU counts, or is not to be had for
-/// the test; else what is wrong with it.
+/// Counts a loop of this thread with a known large number of instructions. Returns `None` if the PMU counts,
+/// or cannot be tested; else a description of the fault.
 #[must_use]
 pub fn dead(catalog: &Catalog) -> Option<String> {
     let groups = resolve(&List::parse(EVENTS).ok()?, catalog).ok()?;

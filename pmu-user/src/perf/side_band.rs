@@ -1,8 +1,9 @@
-//! What the kernel tells of address spaces beside samples: mappings, programs that are executed, forks and ends.
+//! Records of address spaces that the kernel writes next to samples: mappings, executed programs, forks and
+//! exits.
 //!
-//! A process may be gone before its `/proc/PID/maps` is read; these records are written while it lives, by whoever does it.
-//! They name a mapped file by device, inode and generation. Its build id could stand there instead (Linux 5.12), but only
-//! instead, and by it no file could be found or told from another.
+//! A process may be gone before its `/proc/PID/maps` is read. These records are written while it lives, by
+//! the task that causes them. They identify a mapped file by device, inode and generation. Its build id could
+//! replace these (Linux 5.12), but a file could be neither found nor distinguished from another by it.
 
 use std::{
     io,
@@ -14,80 +15,82 @@ use perf_event_open_sys::bindings::{self, perf_event_attr};
 use super::{ring::Ring, sys};
 use crate::machine::cpu::Cpu;
 
-/// Bytes of records of all CPUs together, while each has its least.
+/// Largest number of bytes for records of all CPUs together, as long as each CPU has its minimum.
 const BYTES_MAX: usize = 16 << 20;
-/// Bytes of one CPU: some 200 programs executed, and the least that a burst needs.
+/// Bytes of one CPU: some 200 executed programs, and the minimum for a burst.
 const CPU_BYTES: std::ops::RangeInclusive<usize> = 32 << 10..=128 << 10;
 
-/// The records of one CPU. Needs CAP_PERFMON unless `kernel.perf_event_paranoid` is below 1. Dropping it ends them.
+/// Records of one CPU. Needs CAP_PERFMON unless `kernel.perf_event_paranoid` is below 1. Dropping it ends
+/// them.
 #[derive(Debug)]
 pub struct SideBand {
-    /// The CPU.
+    /// CPU of the records.
     pub cpu: Cpu,
     ring: Ring,
     event: OwnedFd,
 }
 
-/// Something that happened.
+/// Event that was reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
-    /// When (CLOCK_MONOTONIC, ns).
+    /// Time of the event (CLOCK_MONOTONIC, ns).
     pub at_ns: u64,
-    /// What.
+    /// Kind of the event.
     pub what: What,
 }
 
-/// What happened. Ids are of the PID namespace of who opened the event.
+/// Kind of an event. Ids are of the PID namespace of the process that opened the perf event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
     /// A process began as a copy of another.
     Fork {
-        /// Who forked.
+        /// Process that forked.
         parent: u32,
-        /// The new process.
+        /// Process that was created.
         child: u32,
     },
     /// A process executes another program: its address space is empty.
     Execute(u32),
-    /// A process mapped something executable.
+    /// A process mapped an executable range.
     Map(u32, Mapping),
-    /// Code of the kernel that has a name came or went: a BPF program or a trampoline, no module.
+    /// Kernel code with a name was added or removed: a BPF program or a trampoline, not a module.
     Kernel(KernelSymbol),
     /// The first thread of a process ended.
     End(u32),
-    /// So many records found no room.
+    /// This many records did not fit.
     Lost(u64),
 }
 
-/// A symbol of the kernel.
+/// Symbol of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelSymbol {
-    /// Its address.
+    /// Address of the symbol.
     pub start: u64,
-    /// How long it is.
+    /// Length of the symbol in bytes.
     pub bytes: u32,
-    /// Its name.
+    /// Name of the symbol.
     pub name: Vec<u8>,
-    /// Did it come, or go?
+    /// Whether it was added; otherwise it was removed.
     pub is_registered: bool,
 }
 
-/// An executable mapping.
+/// Executable mapping of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
-    /// First address.
+    /// First address of the mapping.
     pub start: u64,
-    /// Behind the last.
+    /// Address behind the last one.
     pub end: u64,
-    /// Where in the file it begins, in bytes.
+    /// Offset of its start in the file, in bytes.
     pub offset: u64,
     /// Major and minor number of the file's device.
     pub device: (u32, u32),
-    /// The file's inode; 0 if there is no file.
+    /// Inode of the file; 0 if there is no file.
     pub inode: u64,
-    /// Tells files apart that had the inode one after the other; 0 if the file system does not say.
+    /// Generation, which distinguishes files with the same inode number at different times; 0 if the file
+    /// system does not report it.
     pub generation: u64,
-    /// Path in the view of the process, or what the kernel calls it (`//anon`, `[vdso]`).
+    /// Path in the view of the process, or the kernel's name for it (`//anon`, `[vdso]`).
     pub path: Vec<u8>,
 }
 
@@ -96,7 +99,7 @@ impl SideBand {
     ///
     /// # Errors
     ///
-    /// The kernel refused.
+    /// The kernel refused to open them.
     pub fn open(cpu: Cpu, cpus: usize) -> io::Result<Self> {
         let bytes = (BYTES_MAX / cpus.max(1)).clamp(*CPU_BYTES.start(), *CPU_BYTES.end());
         // Sizes of rings are powers of two.
@@ -109,14 +112,14 @@ impl SideBand {
         Ok(Self { cpu, ring, event })
     }
 
-    /// Moves what was told since the last call to `into`.
+    /// Moves the records since the last call to `into`.
     pub fn take(&mut self, into: &mut Vec<Told>) {
         self.ring.take_all(|record| into.extend(Told::parse(record)));
     }
 }
 
 impl AsFd for SideBand {
-    /// Readable once half of the room is used.
+    /// Returns a descriptor that is readable once half of the room is used.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }
@@ -145,7 +148,7 @@ fn attr(bytes: usize) -> perf_event_attr {
     attr
 }
 
-/// Reads fields one after the other.
+/// Reader of consecutive fields.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -167,14 +170,14 @@ impl<'a> Fields<'a> {
         self.take().map(u64::from_ne_bytes)
     }
 
-    /// Up to the first zero byte.
+    /// Returns the bytes up to the first zero byte.
     fn text(self) -> &'a [u8] {
         self.0.split(|&byte| byte == 0).next().unwrap_or_default()
     }
 }
 
 impl Told {
-    /// Reads a record; `None` if it is of no kind that is wanted.
+    /// Reads a record; `None` if its kind is not wanted.
     fn parse(record: &[u8]) -> Option<Self> {
         // Every record ends with its time (`sample_id_all`).
         let (rest, at_ns) =
@@ -191,7 +194,7 @@ impl Told {
             }
             bindings::PERF_RECORD_FORK => {
                 let (child, parent) = (process(fields.u32()?)?, process(fields.u32()?)?);
-                // A thread is no process.
+                // A thread is not a process.
                 (child != parent).then_some(What::Fork { parent, child })?
             }
             bindings::PERF_RECORD_EXIT => {
@@ -215,7 +218,7 @@ impl Told {
 }
 
 impl Mapping {
-    /// Reads what follows the process's id.
+    /// Reads the fields after the process id.
     fn parse(mut fields: Fields<'_>) -> Option<Self> {
         let _thread = fields.u32()?;
         let (start, length, offset) = (fields.u64()?, fields.u64()?, fields.u64()?);
@@ -228,16 +231,17 @@ impl Mapping {
     }
 }
 
-/// A process that has an id in this PID namespace; others are 0 or -1 (kernel/events/core.c, `perf_event_pid_type`).
+/// Returns the id of a process in this PID namespace; other processes have 0 or -1 (kernel/events/core.c,
+/// `perf_event_pid_type`).
 fn process(id: u32) -> Option<u32> {
     (id != 0 && id != u32::MAX).then_some(id)
 }
 
-/// The generation of an open file's inode (`FS_IOC_GETVERSION`).
+/// Returns the generation of an open file's inode (`FS_IOC_GETVERSION`).
 ///
 /// # Errors
 ///
-/// Its file system does not tell.
+/// The file system does not report it.
 pub fn generation(file: BorrowedFd<'_>) -> io::Result<u64> {
     sys::generation(file)
 }
@@ -249,7 +253,7 @@ mod tests {
     use super::{KernelSymbol, Mapping, SideBand, Told, What, bindings};
     use crate::machine::cpu::Cpu;
 
-    /// A record of `kind` with these words behind its header, and its time.
+    /// Returns a record of `kind` with these words behind its header, and its time.
     fn record(kind: u32, flags: u16, words: &[u64], text: &[u8]) -> Vec<u8> {
         let mut body: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
         body.extend_from_slice(text);
@@ -323,7 +327,8 @@ mod tests {
         }
     }
 
-    /// What this kernel tells on all CPUs; `None` without the right to hear of everybody's: then there is nothing to test.
+    /// Opens the records on all CPUs; `None` without the right to receive those of all processes: then there
+    /// is nothing to test.
     fn bands(open: impl Fn(Cpu) -> std::io::Result<SideBand>) -> Option<Vec<SideBand>> {
         let online = crate::machine::cpu::online(std::path::Path::new("/")).unwrap();
         online.into_iter().map(open).collect::<Result<_, _>>().ok()
@@ -362,13 +367,13 @@ mod tests {
     #[test]
     fn this_kernel_tells_of_how_much_found_no_room() {
         let Some(mut bands) = bands(|cpu| SideBand::with_room(cpu, 4096)) else { return };
-        // A program executed is some 500 bytes, on whichever CPU.
+        // An executed program is some 500 bytes, on any CPU.
         let executed: Vec<u32> = (0..20 * bands.len()).map(|_| execute()).collect();
         let is_one = |told: &&Told| matches!(told.what, What::Execute(id) if executed.contains(&id));
         let told = take(&mut bands);
         let heard = told.iter().filter(is_one).count();
         assert!((1..executed.len()).contains(&heard), "{heard} of {}", executed.len());
-        // Of what was lost, the next record on the same CPU tells first.
+        // Lost records are reported before the next record on the same CPU.
         let lost = |told: &Told| if let What::Lost(records) = told.what { records } else { 0 };
         let mut records: u64 = told.iter().map(lost).sum();
         for _ in 0..1000 {

@@ -1,4 +1,4 @@
-//! The system call and its ioctls: all the unsafe code of this module.
+//! System call `perf_event_open` and its ioctls: all the unsafe code of this module.
 
 use std::{
     io,
@@ -8,8 +8,8 @@ use std::{
 
 use perf_event_open_sys::{self as perf, bindings};
 
-/// Opens the event that `attr` describes for the task or cgroup `whom` (-1: every task) on `cpu` (none: every CPU), as a
-/// member of the group that `leader` leads. `flags` come on top of closing at exec.
+/// Opens the event of `attr` for a task or cgroup (-1: every task) on `cpu` (none: every CPU), as a member of
+/// the group of `leader`. `flags` are added to closing at exec.
 pub(super) fn open(
     attr: &mut bindings::perf_event_attr,
     whom: i32,
@@ -23,11 +23,11 @@ pub(super) fn open(
     let flags = u64::from(bindings::PERF_FLAG_FD_CLOEXEC | flags);
     // SAFETY: `attr` outlives the call and `attr.size` is its true size.
     let descriptor = check(unsafe { perf::perf_event_open(&raw mut *attr, whom, cpu, leader, flags) })?;
-    // SAFETY: the kernel just gave us this descriptor, and nobody else knows it.
+    // SAFETY: the kernel just returned this descriptor, and it has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
-/// Binds a BPF program to the event.
+/// Attaches a BPF program to the event.
 pub(super) fn set_bpf(event: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
     let program = program.as_raw_fd().cast_unsigned();
     // SAFETY: both descriptors are open for the duration of the call.
@@ -63,14 +63,14 @@ pub(super) fn disable_group(leader: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Sets the counts of the group that the event leads to 0; its times go on.
+/// Sets the counts of the group that the event leads to 0; its times continue.
 pub(super) fn reset_group(leader: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: the descriptor is open for the duration of the call.
     check(unsafe { perf::ioctls::RESET(leader.as_raw_fd(), bindings::PERF_IOC_FLAG_GROUP) })?;
     Ok(())
 }
 
-/// The number by which reads of a group name the event.
+/// Returns the id of the event in reads of a group.
 pub(super) fn id(event: BorrowedFd<'_>) -> io::Result<u64> {
     let mut id = 0;
     // SAFETY: the kernel writes one u64 to `id`, which outlives the call.
@@ -78,10 +78,10 @@ pub(super) fn id(event: BorrowedFd<'_>) -> io::Result<u64> {
     Ok(id)
 }
 
-/// `FS_IOC_GETVERSION`, include/uapi/linux/fs.h: `_IOR('v', 1, long)`. Signed in musl.
+/// Number of `FS_IOC_GETVERSION`, include/uapi/linux/fs.h: `_IOR('v', 1, long)`. Signed in musl.
 const GET_VERSION: libc::Ioctl = 0x8008_7601_u32 as libc::Ioctl;
 
-/// The generation of an open file's inode.
+/// Returns the generation of an open file's inode.
 pub(super) fn generation(file: BorrowedFd<'_>) -> io::Result<u64> {
     let mut number = 0_u64;
     // SAFETY: the kernel writes at most one long to `number`, which outlives the call.
@@ -89,12 +89,12 @@ pub(super) fn generation(file: BorrowedFd<'_>) -> io::Result<u64> {
     Ok(number)
 }
 
-/// What the children that this process has waited for have used.
+/// Returns the resource usage of the children that this process has waited for.
 pub(super) fn children_usage() -> io::Result<libc::rusage> {
     usage(libc::RUSAGE_CHILDREN)
 }
 
-/// What this process has used.
+/// Returns the resource usage of this process.
 pub(super) fn own_usage() -> io::Result<libc::rusage> {
     usage(libc::RUSAGE_SELF)
 }

@@ -1,4 +1,4 @@
-//! What `pmbpf stat` will open: events in perf's event syntax on plain counters, without any BPF program.
+//! Plan of `pmbpf stat`: events in perf's event syntax on plain counters, without any BPF program.
 
 mod events;
 mod place;
@@ -24,91 +24,92 @@ use crate::{
     },
 };
 
-/// A whole count, decided.
+/// Complete plan of `pmbpf stat`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CountPlan {
-    /// Whose occurrences.
+    /// Target that is counted: the system, cgroups, processes, threads or a command.
     pub target: Target,
-    /// Children of processes and threads.
+    /// Inheritance of counters by children of processes and threads.
     pub inherit: Inherit,
-    /// CPUs, for a target that is no task.
+    /// CPUs on which counters are opened, for a target that is not a task.
     pub cpus: Vec<Cpu>,
-    /// Every event that was asked for, in order.
+    /// Events that were requested, in order.
     pub asked: Vec<AskedEvent>,
-    /// What of it this host has, in groups.
+    /// Requested events that this host has, in groups.
     pub groups: Vec<SelectedGroup>,
-    /// What the default events leave out, and why.
+    /// Text for the report: events or modes that are left out, with the reason.
     pub left_out: Option<String>,
-    /// How often to run the command.
+    /// Number of runs of the command.
     pub runs: u32,
-    /// Time between two reports, if reports are asked for while running.
+    /// Interval between two reports, for reports during the run.
     pub interval: Option<Duration>,
-    /// Stop after.
+    /// Duration after which counting stops.
     pub duration: Option<Duration>,
-    /// CPUs or threads that have rows of their own, where not all are one row.
+    /// CPUs or threads with separate rows; empty if all counts are one row.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub places: Vec<Place>,
     /// Time from the start of the command to that of the counters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay: Option<Duration>,
-    /// Is what this process may not count left out, instead of an error?
+    /// Whether events that this process may not count are left out instead of being an error.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub if_possible: bool,
 }
 
-/// What [`CountPlan::new`] is given: the events, and how their counts are put together.
+/// Input of [`CountPlan::new`]: the events, and the aggregation of their counts.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
-    /// Lists of events; the usual ones if there are none.
+    /// Lists of events; the default events if empty.
     pub lists: Vec<String>,
-    /// How often `-d` was said: each adds caches to the usual events.
+    /// Number of `-d` options: each adds cache events to the default events.
     pub detailed: u8,
-    /// Do the usual events have those that this host lacks, for rows that are the same everywhere?
+    /// Whether the default events include those that this host lacks, so that rows are the same everywhere.
     pub unsupported_too: bool,
-    /// Nothing but times.
+    /// Whether only times are reported, without any event.
     pub null: bool,
-    /// The Top-Down counters of the CPU instead of the usual events.
+    /// Whether the Top-Down counters of the CPU replace the default events.
     pub topdown: bool,
-    /// How counts of CPUs or threads are put together.
+    /// Aggregation of counts of CPUs or threads.
     pub aggregate: Aggregate,
-    /// Why user mode alone is counted where an event does not say, if that is so.
+    /// Reason why events without a mode are counted in user mode only, if they are.
     pub user_mode: Option<String>,
-    /// What else a report must say is missing.
+    /// Other items that the report must state as missing.
     pub left_out: Option<String>,
 }
 
-/// An event that was asked for.
+/// Requested event, with its group and its place in the plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AskedEvent {
-    /// As typed.
+    /// Name as typed.
     pub name: String,
-    /// Which group it stands in, from 0: events of one group are counted at the same times.
+    /// Group of the event, from 0: events of one group are counted at the same times.
     pub group: u32,
-    /// Which of the events of [`CountPlan::groups`] it is, counted through all groups; or why this host has none.
+    /// Index of the event in [`CountPlan::groups`], counted through all groups, or the reason why this host
+    /// lacks it.
     pub found: Result<u32, String>,
 }
 
-/// What is counted where there is no PMU, too.
+/// Default events that need no PMU.
 const SOFTWARE: [&str; 3] = ["context-switches", "cpu-migrations", "page-faults"];
-/// What only a core's PMU counts.
+/// Default events that only a core PMU counts.
 const HARDWARE: [&str; 4] = ["cycles", "instructions", "branches", "branch-misses"];
-/// What each `-d` adds (perf-stat(1), `--detailed`).
+/// Events that each `-d` adds (perf-stat(1), `--detailed`).
 const DETAILED: [&str; 3] = [
     "L1-dcache-loads,L1-dcache-load-misses,LLC-loads,LLC-load-misses",
     "L1-icache-loads,L1-icache-load-misses,dTLB-loads,dTLB-load-misses,iTLB-loads,iTLB-load-misses",
     "L1-dcache-prefetches,L1-dcache-prefetch-misses",
 ];
-/// The first level of the Top-Down tree where a counter of the core has it.
+/// First level of the Top-Down tree, for a core that has a counter of it.
 const TOPDOWN: &str = "{slots,topdown-retiring,topdown-bad-spec,topdown-fe-bound,topdown-be-bound}";
 
 impl CountPlan {
-    /// Decides what to count for `request`, with the events that are wanted or the usual ones. Needs no privilege, and the root of the
-    /// file system only to see which processes exist.
+    /// Decides what to count for `request`: the events in `wanted`, or the default events. Needs no
+    /// privilege. Uses the root of the file system to see which processes exist.
     ///
     /// # Errors
     ///
-    /// Names the target or event that cannot be had, why, and the nearest thing that can. An event of a PMU that this
-    /// host does not have is no error: it is in the plan, with the reason.
+    /// Returns the target or event that is not available, the reason, and the nearest match. An event of a
+    /// PMU that this host does not have is not an error: it is in the plan, with the reason.
     pub fn new(
         request: &Request,
         wanted: &Wanted,
@@ -117,7 +118,7 @@ impl CountPlan {
         root: &Path,
     ) -> Result<Self, PlanError> {
         let cpus = cpus(request, machine)?;
-        // A counter is of the cgroup that there is when it is opened.
+        // A counter counts for the cgroup that exists when the counter is opened.
         let target = resolve_target(&request.target, machine, root)?.0;
         let places = match wanted.aggregate {
             Aggregate::Thread => Place::threads(&target, root),
@@ -155,7 +156,7 @@ impl CountPlan {
         Ok(plan)
     }
 
-    /// Lists of events: those that were asked for, or the usual ones, with what every `-d` adds.
+    /// Returns the lists of events: those requested or the default ones, with the events that each `-d` adds.
     fn lists(&mut self, request: &Request, wanted: &Wanted, no_pmu: Option<&str>) -> Vec<String> {
         if wanted.null {
             return Vec::new();
@@ -212,7 +213,8 @@ impl CountPlan {
         Ok(())
     }
 
-    /// Counts what does not say a mode in user mode alone. What happens in the kernel alone is not counted then: 0 would be wrong.
+    /// Restricts events without a mode to user mode. An event that occurs only in the kernel is not counted
+    /// then: a count of 0 would be wrong.
     fn keep_to_user_mode(&mut self, why: &str) {
         let (mut unseen, mut is_limited) = (Vec::new(), false);
         for (index, event) in self.groups.iter_mut().flat_map(|group| &mut group.events).enumerate() {
@@ -244,32 +246,32 @@ impl CountPlan {
         self.leaves_out(is_limited.then(|| format!("kernel mode: {why}")));
     }
 
-    /// Has the report say that this is missing, beside what else is.
+    /// Adds an item to the text of what the report must state as missing.
     fn leaves_out(&mut self, what: Option<String>) {
         let all: Vec<String> = self.left_out.take().into_iter().chain(what).collect();
         self.left_out = (!all.is_empty()).then(|| all.join("; "));
     }
 
-    /// The threads that have rows of their own.
+    /// Returns the threads that have separate rows.
     pub fn threads(&self) -> Vec<u32> {
         self.places.iter().filter_map(Place::tid).collect()
     }
 
-    /// The events that this host has, in the order of their numbers.
+    /// Returns the events that this host has, in the order of their numbers.
     pub fn events(&self) -> impl Iterator<Item = &Selected> {
         self.groups.iter().flat_map(|group| &group.events)
     }
 }
 
-/// Why there is no Top-Down counter.
+/// Reason reported where there is no Top-Down counter.
 const NO_SLOTS: &str =
     "the cores have no Top-Down counter; `pmbpf run` has the tree where a table knows the CPU";
 
-/// Why what the kernel does is not counted in user mode.
+/// Reason reported for a kernel event that is not counted in user mode.
 const OF_KERNEL: &str = "it happens in kernel mode, which takes CAP_PERFMON";
 
-/// A clock, then what perf stat counts. A task's clock where tasks are counted; a CPU's clock elsewhere, since every
-/// task of a CPU has a clock of its own.
+/// Returns the default events: a clock, then the events of perf stat. The clock is a task's clock where tasks
+/// are counted, and a CPU's clock elsewhere, since every task of a CPU has a separate clock.
 fn usual_events(target: &Asked, has_pmu: bool) -> String {
     let clock = match target {
         Asked::System | Asked::Cgroups(_) | Asked::CgroupsToCome(_) | Asked::AllCgroups => "cpu-clock",

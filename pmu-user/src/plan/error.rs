@@ -1,4 +1,4 @@
-//! Why a request cannot be planned.
+//! Reasons why a request cannot be planned.
 
 use super::{Lost, metrics::MetricsError};
 use crate::{
@@ -12,22 +12,22 @@ use crate::{
     table::event_syntax::{NotationError, ResolveError, Why},
 };
 
-/// What kind of failure an error is; decides the exit code.
+/// Kind of a failure, which decides the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// It failed (1).
+    /// Failure of the operation (1).
     Failed,
-    /// The request makes no sense here (2).
+    /// Request that makes no sense on this host (2).
     Usage,
-    /// The result misses a quality that was demanded (3).
+    /// Result that misses a required quality (3).
     Quality,
     /// Rights are missing (4).
     NotPermitted,
-    /// This host cannot do it (5).
+    /// Request that this host does not support (5).
     Unsupported,
 }
 
-/// Why a request cannot be planned.
+/// Reason why a request cannot be planned.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
     /// A target process does not exist.
@@ -39,19 +39,19 @@ pub enum PlanError {
     /// A CPU is not online.
     #[error("cpu {cpu}: not online; online are {online}", cpu = .0.0, online = format_list(.1))]
     NoCpu(Cpu, Vec<Cpu>),
-    /// An event has no such name.
+    /// No event has this name.
     #[error("no event `{0}`{near}", near = did_you_mean(.1))]
     NoEvent(String, Vec<String>),
-    /// An event that is not a clock was asked for by frequency.
+    /// An event that is not a clock was requested by frequency.
     #[error("event `{0}` has no fixed rate, so a frequency means nothing; give a period with --period")]
     NeedsPeriod(String),
     /// An event needs what this host does not have.
     #[error("event `{0}` cannot be counted here: {1}")]
     Unsupported(String, String),
-    /// The text is no list of events.
+    /// The text is not a list of events.
     #[error(transparent)]
     Notation(#[from] NotationError),
-    /// An event means nothing here.
+    /// An event cannot be resolved on this host.
     #[error(transparent)]
     Event(#[from] ResolveError),
     /// An event can be counted, but triggers no samples.
@@ -60,46 +60,46 @@ pub enum PlanError {
     /// More events than there are programs for.
     #[error("{0} events are too many to sample on: the most is {max}", max = pmu_common::sample::EVENTS_MAX)]
     TooMany(usize),
-    /// A text looks like the address of a PCI device, and there is none.
+    /// A text has the form of a PCI address, and no such device exists.
     #[error(transparent)]
     NoPciDevice(#[from] crate::machine::io::bdf::BdfError),
-    /// No disk, interface or PCI device has such a name.
+    /// No disk, interface or PCI device has this name.
     #[error("no device `{0}`{near}; name a disk, an interface or a PCI address", near = did_you_mean(.1))]
     NoDevice(String, Vec<String>),
-    /// There is no table of the I/O of a processor.
+    /// No table of a processor's I/O was found.
     #[error(transparent)]
     IoTable(#[from] crate::table::io::FindError),
-    /// A configuration has no such name.
+    /// No configuration has this name.
     #[error("no configuration `{0}`{near}", near = did_you_mean(.1))]
     NoProfile(String, Vec<String>),
-    /// Nothing of a configuration can be had.
+    /// No part of a configuration can be sampled here.
     #[error("nothing of the configuration `{0}` can be sampled here: {why}", why = reasons(.1))]
     NothingLeft(String, Vec<Lost>),
-    /// The kernel would throttle it, or nothing else could run.
+    /// The period is so short that the kernel would throttle the event, or that nothing else could run.
     #[error(
         "a period of {period} for `{event}` is too short: the least is {least} ({why})",
         why = too_often(*.limit)
     )]
     TooOften {
-        /// Event.
+        /// Name of the event.
         event: String,
-        /// Period asked for.
+        /// Period that was requested.
         period: u64,
         /// Shortest period allowed.
         least: u64,
-        /// The kernel's limit; none if a core could not keep up whatever the kernel allows.
+        /// Limit of the kernel; `None` if a core could not keep up, whatever the kernel allows.
         limit: Option<u64>,
     },
-    /// A cgroup is not there, or not clear.
+    /// A cgroup does not exist or is ambiguous.
     #[error(transparent)]
     Cgroup(#[from] NoCgroup),
-    /// Metrics that cannot be had.
+    /// Metrics that are not available.
     #[error(transparent)]
     Metrics(#[from] MetricsError),
 }
 
 impl PlanError {
-    /// What kind of failure it is.
+    /// Returns the kind of the failure.
     pub const fn class(&self) -> Class {
         match self {
             Self::Cgroup(NoCgroup::Io(_)) => Class::Failed,
@@ -118,7 +118,7 @@ impl PlanError {
         }
     }
 
-    /// What to do about it, if there is anything.
+    /// Returns the remedy, if there is one.
     pub fn hint(&self, privileges: &Privileges) -> Option<String> {
         match self {
             Self::NothingLeft(..) => {
@@ -132,7 +132,7 @@ impl PlanError {
                 Some("cpu-clock works everywhere; `pmbpf doctor` says what else does".to_owned())
             }
             Self::Metrics(MetricsError::NoTable(_)) => Some(
-                "--cpu-model names a model that is near enough, --perfmon-dir a directory that has its formulas"
+                "--cpu-model names a model that is close enough, --perfmon-dir a directory that has its formulas"
                     .to_owned(),
             ),
             Self::Cgroup(NoCgroup::OnlyV1(_, _, pids)) => {
@@ -169,7 +169,7 @@ fn too_often(limit: Option<u64>) -> String {
     }
 }
 
-/// Every reason once, with the rows that it holds for.
+/// Returns each reason once, with the rows to which it applies.
 fn reasons(lost: &[Lost]) -> String {
     let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
     for Lost { row, why } in lost {

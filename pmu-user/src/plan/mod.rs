@@ -1,6 +1,6 @@
-//! Decides everything before anything is opened: what counts, how often, and how much memory it takes.
+//! Plan of a run, decided before anything is opened: what counts, how often, and how much memory it takes.
 //!
-//! A plan is plain data: `--dry-run` prints it, a recording begins with it, a test can make one.
+//! A plan is plain data: `--dry-run` prints it, a recording begins with it, and a test can construct one.
 
 pub mod count;
 mod error;
@@ -47,110 +47,110 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// Samples per second and CPU unless told otherwise: no multiple of any usual timer, and about 0.1 % of a CPU.
+/// Default number of samples per second and CPU: not a multiple of any usual timer, and about 0.1 % of a CPU.
 pub const FREQUENCY: u32 = 99;
-/// A timer this late counts as late: well above the jitter of a quiet host.
+/// Delay from which a timer counts as late: well above the jitter of a quiet host.
 const LATE_MIN_NS: u64 = 50_000;
-/// The longest time between two drains unless told otherwise.
+/// Default maximum time between two drains.
 const TICK: Duration = Duration::from_secs(1);
-/// Slots unless told otherwise.
+/// Default number of slots.
 const SLOTS: u32 = 2048;
-/// Memory for rows by slot and CPU that is not exceeded unless told otherwise.
+/// Default limit of the memory for rows by slot and CPU.
 const ROWS_BYTES_MAX: u64 = 256 << 20;
 /// Bytes that one owner takes on one CPU, without its samples, and for each sampling event.
 const OWNER_BYTES: u64 = (size_of::<Count>() + size_of::<RunqueueBuckets>()) as u64;
 const SAMPLE_BYTES: u64 = size_of::<SampleCount>() as u64;
 
-/// A row of a configuration that cannot be had here.
+/// Row that is not available here, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lost {
-    /// What it measures.
+    /// Quantity that the row measures.
     pub row: String,
-    /// Why not.
+    /// Reason why it is not available.
     pub why: String,
 }
 
-/// What will be opened.
+/// Plan of what a run opens.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Plan {
-    /// Whose time.
+    /// Target that is counted.
     pub target: Target,
-    /// Names that may mean more cgroups while counting goes on.
+    /// Names that may match more cgroups during the count.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub follow: Vec<Follow>,
-    /// What an owner is.
+    /// Kind of owner to which counts are charged.
     pub by: By,
-    /// Children of processes.
+    /// Inheritance by children of processes.
     pub inherit: Inherit,
-    /// Cgroups below.
+    /// Treatment of cgroups below the target.
     pub descend: Descend,
     /// CPUs that count.
     pub cpus: Vec<Cpu>,
-    /// Events that trigger samples, if any. The first sorts the hot functions.
+    /// Events that trigger samples, if any. The hot functions are sorted by the first.
     #[serde(default, deserialize_with = "one_or_several::deserialize")]
     pub sampling: Vec<Sampling>,
-    /// Configuration that they are from.
+    /// Configuration of the sampling events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
-    /// Rows of the configuration that cannot be had here.
+    /// Rows of the configuration that are not available here.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost: Vec<Lost>,
     /// Counters per owner, by core PMU.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub turns: Vec<multiplexing::Multiplexing>,
-    /// Metrics that the counters are for, by core PMU as these are.
+    /// Metrics of the counters, in the same order of core PMUs.
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "one_or_several")]
     pub metrics: Vec<metrics::Metrics>,
-    /// Were they asked for in so many words, so that a run without them is none?
+    /// Whether metrics were requested explicitly, so that a run without them fails.
     #[serde(skip)]
     pub needs_metrics: bool,
-    /// Why there are no metrics, if there are none: of all cores, or of one kind.
+    /// Reason why there are no metrics, if there are none: of all cores, or of one kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_metrics: Option<String>,
-    /// Stacks with the samples.
+    /// Whether samples carry stacks.
     pub stacks: Stacks,
-    /// How those of user mode are unwound.
+    /// Method of unwinding user stacks.
     #[serde(default, skip_serializing_if = "Unwind::is_fp")]
     pub unwind: Unwind,
-    /// Who had the CPU while tasks waited for it.
+    /// Whether waits for a CPU are charged to the owner that had it.
     #[serde(default, skip_serializing_if = "Culprits::is_yes")]
     pub culprits: Culprits,
-    /// Time off the CPU.
+    /// Whether time off the CPU is counted.
     #[serde(default, skip_serializing_if = "OffCpu::is_no")]
     pub off_cpu: OffCpu,
-    /// Interrupt handlers, and whom they interrupt.
+    /// Whether interrupt handlers are counted, with the tasks that they interrupt.
     #[serde(default, skip_serializing_if = "Interrupts::is_no")]
     pub interrupts: Interrupts,
-    /// Pressure of cgroups.
+    /// Whether the pressure of cgroups is read.
     #[serde(skip)]
     pub cgroup_pressure: CgroupPressure,
     /// Share of the CPUs (0 to 1) that counting may cost before work is stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<f64>,
-    /// Time between two reports, if reports are asked for while running.
+    /// Interval between two reports, for reports during the run.
     pub interval: Option<Duration>,
     /// Time between two drains.
     pub tick: Duration,
-    /// Stop after.
+    /// Duration after which counting stops.
     pub duration: Option<Duration>,
-    /// Owners that can be told apart at a time, plus one.
+    /// Owners that can be distinguished at a time, plus one.
     pub slots: u32,
     /// Entries of one hot-address table.
     pub hot_entries: u32,
     /// Size of the ring buffer.
     pub ring_bytes: u32,
-    /// A timer this late counts as late.
+    /// Delay from which a timer counts as late.
     pub late_min_ns: u64,
-    /// A timer this late is listed as a gap.
+    /// Delay from which a timer is listed as a gap.
     pub gap_min_ns: u64,
 }
 
 impl Plan {
-    /// Decides what to open for `request` on `machine`, whose files are below `root`. Needs no privilege.
+    /// Decides what to open for `request` on `machine`, with its files below `root`. Needs no privilege.
     ///
     /// # Errors
     ///
-    /// Names what cannot be had, why, and the nearest thing that can.
+    /// Returns what is not available, the reason, and the nearest match.
     pub fn new(request: &Request, machine: &Machine, root: &Path) -> Result<Self, PlanError> {
         let (target, follow) = resolve(&request.target, machine, root)?;
         let cgroups = matches!(target, Target::Cgroups(_)) || request.target == Asked::AllCgroups;
@@ -208,7 +208,7 @@ impl Plan {
         })
     }
 
-    /// The programs' settings, without the offsets that only the kernel's BTF knows.
+    /// Returns the programs' settings, without the offsets that only the kernel's BTF has.
     pub fn config(&self, machine: &Machine) -> Config {
         let clock = self.sampling.iter().position(|event| event.period_ns().is_some());
         Config {
@@ -232,7 +232,7 @@ impl Plan {
             sample_period_ns: clock.and_then(|event| self.sampling[event].period_ns()).unwrap_or(0),
             sampling_events: self.events(),
             clock_event: clock.unwrap_or(0) as u32,
-            // Whether samples in the kernel can be told their user registers, only the kernel knows.
+            // Only the kernel decides whether samples in the kernel have user registers.
             unwind: match (self.stacks, self.unwind) {
                 (Stacks::Yes, Unwind::Dwarf) => config::UNWIND_USER_MODE,
                 _ => config::UNWIND_OFF,
@@ -255,65 +255,67 @@ impl Plan {
         }
     }
 
-    /// Length of an epoch of hot addresses, as a power of two in ns.
+    /// Returns the length of an epoch of hot addresses, as a power of two in ns.
     pub fn hot_epoch_shift(&self) -> u32 {
         hot_epoch_shift(samples_per_tick(&self.sampling, self.tick), self.hot_entries)
     }
 
-    /// The target in words, safe for a terminal, with the names that are followed.
+    /// Returns the target in words, safe for a terminal, with the names that are followed.
     pub fn target_in_words(&self) -> String {
         in_words_with(&self.target, (self.inherit, self.descend), &self.follow)
     }
 
-    /// Measures no metrics after all: counters that cannot be believed are not shown.
+    /// Removes all metrics from the plan: counters that cannot be trusted are not reported.
     pub fn give_up_metrics(&mut self, why: String) {
         self.turns.clear();
         self.metrics.clear();
         self.no_metrics = Some(why);
     }
 
-    /// CPUs of the cores that `metrics` are of.
+    /// Returns the CPUs of the cores to which `metrics` apply.
     pub fn cpus_of<'a>(&'a self, metrics: &'a metrics::Metrics) -> &'a [Cpu] {
         metrics.core_type.as_ref().map_or(&self.cpus, |cores| &cores.cpus)
     }
 
-    /// What is counted of each core PMU, with the metrics that it is for.
+    /// Returns the counters of each core PMU, with their metrics.
     pub fn by_core_type(&self) -> impl Iterator<Item = (&multiplexing::Multiplexing, &metrics::Metrics)> {
         self.turns.iter().zip(&self.metrics)
     }
 
-    /// Places of the counters per owner on a CPU, those of every core PMU alike; 0 if there are none.
+    /// Returns the places of the counters per owner on a CPU, the same for every core PMU; 0 without
+    /// counters.
     pub fn counters(&self) -> u32 {
         let strides = self.turns.iter().map(multiplexing::Multiplexing::stride);
         strides.max().map_or(0, |stride| u32::try_from(stride).unwrap_or(u32::MAX))
     }
 
-    /// Rows that each owner has on each CPU for its samples: one for each event, and one where there is none.
+    /// Returns the rows that each owner has on each CPU for its samples: one for each event, or one without
+    /// events.
     pub fn events(&self) -> u32 {
         self.sampling.len().max(1) as u32
     }
 
-    /// Are events opened on the CPUs, to sample or to count?
+    /// Returns whether events are opened on the CPUs, to sample or to count.
     pub const fn has_events(&self) -> bool {
         !self.sampling.is_empty() || !self.turns.is_empty()
     }
 
-    /// Are stacks of tasks that block taken?
+    /// Returns whether stacks of tasks that block are taken.
     pub fn takes_off_cpu_stacks(&self) -> bool {
         self.off_cpu == OffCpu::Yes && self.stacks == Stacks::Yes
     }
 
-    /// Bytes that one owner takes on one CPU.
+    /// Returns the bytes that one owner takes on one CPU.
     pub fn row_bytes(&self) -> u64 {
         row_bytes(self.sampling.len(), &self.turns, (self.off_cpu, self.interrupts))
     }
 
-    /// Does anything but the clock sample? Then what samples stand for is worth a table of its own.
+    /// Returns whether any event but the clock samples. A separate table then shows what samples stand for.
     pub fn samples_events(&self) -> bool {
         self.sampling.len() > 1 || self.sampling.iter().any(|event| event.period_ns().is_none())
     }
 
-    /// Do cgroups decide what counts, or own the counts?
+    /// Returns whether cgroups decide what counts, or own the counts.
     pub fn uses_cgroups(&self) -> bool {
         self.by == By::Cgroup || matches!(self.target, Target::Cgroups(_))
     }
@@ -328,7 +330,7 @@ fn cpus(request: &Request, machine: &Machine) -> Result<Vec<Cpu>, PlanError> {
     }
 }
 
-/// The longest time that divides the interval evenly and is no longer than `longest`.
+/// Returns the longest time that divides the interval evenly and is at most `longest`.
 fn tick(interval: Option<Duration>, longest: Duration) -> Duration {
     interval.map_or(longest, |interval| {
         let parts = interval.as_nanos().div_ceil(longest.as_nanos().max(1)).max(1);
@@ -347,8 +349,7 @@ fn row_bytes(
     OWNER_BYTES + SAMPLE_BYTES * events.max(1) as u64 + counters + waits + interrupted
 }
 
-/// Samples of a CPU in a second, at most: of clocks it is known.
-/// Samples expected on a CPU between two drains.
+/// Returns the samples expected on a CPU between two drains, at most. The rate of clocks is known.
 fn samples_per_tick(sampling: &[Sampling], tick: Duration) -> u32 {
     (samples_per_second(sampling) as f64 * tick.as_secs_f64()).ceil() as u32
 }

@@ -1,4 +1,4 @@
-//! Lists in recordings that were one thing, or null, before there could be several: one stands for itself.
+//! Lists that were a single value, or null, in older recordings: a single value stands for itself.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

@@ -1,4 +1,5 @@
-//! Predefined configurations on one machine: which of their rows can be sampled here, and why the others cannot.
+//! Predefined configurations on one machine: the rows that can be sampled here, and the reason why others
+//! cannot.
 
 use std::path::Path;
 
@@ -17,32 +18,33 @@ use crate::{
     },
 };
 
-/// A configuration on this machine.
+/// Configuration with its rows on this machine.
 #[derive(Clone, Debug)]
 pub struct Available {
-    /// Which.
+    /// The predefined configuration.
     pub profile: &'static Profile,
-    /// Its rows in order; what stands in for them if there are none.
+    /// Rows in order, followed by the substitute if none of them is available.
     pub rows: Vec<Row>,
 }
 
 /// A row of a configuration on this machine.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// What it measures.
+    /// Quantity that the row measures.
     pub quantity: Quantity,
-    /// The events that measure it here, one for each kind of core; or why there is none.
+    /// Events that measure it here, one for each kind of core, or the reason why there is none.
     pub events: Result<Vec<Sampling>, String>,
 }
 
-/// Every configuration, with what of it can be had on `machine`, whose files are below `root`. Nothing is opened, so the
-/// kernel may still refuse an event. Needs no privilege.
+/// Returns every configuration with the rows that `machine` provides, with its files below `root`. Opens
+/// nothing, so the kernel may still refuse an event. Needs no privilege.
 pub fn profiles(machine: &Machine, root: &Path) -> Vec<Available> {
     let cores = Cores::read(machine, root, &|| metrics::tables(&WantedMetrics::None, root));
     profile::ALL.iter().map(|profile| available(profile, &cores)).collect()
 }
 
-/// The events of a configuration, and the rows that are lost here. `tables` are the CPU models', read if they are needed.
+/// Returns the events of a configuration, and the rows that are lost here. `tables` reads those of the CPU
+/// models if they are needed.
 pub(super) fn plan(
     name: &str,
     machine: &Machine,
@@ -64,14 +66,14 @@ pub(super) fn plan(
     if events.is_empty() { Err(PlanError::NothingLeft(name.to_owned(), lost)) } else { Ok((events, lost)) }
 }
 
-/// What decides which codes mean something here.
+/// Properties of the host that decide which event codes have a meaning.
 struct Cores<'a> {
     machine: &'a Machine,
     root: &'a Path,
     vendor: Vendor,
-    /// Core PMUs whose cores are of the small kind: codes of the large kind mean other things there.
+    /// Core PMUs with cores of the small kind, on which codes of the large kind have other meanings.
     small: Vec<String>,
-    /// What the CPU models call their events.
+    /// Tables of the CPU models, with their names of events.
     tables: Tables,
 }
 
@@ -94,7 +96,7 @@ impl<'a> Cores<'a> {
     }
 }
 
-/// What the kernel calls PMUs of Intel's small cores (`caps/pmu_name`).
+/// Kernel names of PMUs of Intel's small cores (`caps/pmu_name`).
 const SMALL: [&str; 6] = ["mont", "silvermont", "airmont", "bonnell", "sierra", "knights"];
 
 fn available(profile: &'static Profile, cores: &Cores<'_>) -> Available {
@@ -109,7 +111,7 @@ fn available(profile: &'static Profile, cores: &Cores<'_>) -> Available {
     Available { profile, rows }
 }
 
-/// An event that two rows share is sampled once.
+/// Refuses an event that an earlier row has: an event that two rows share is sampled once.
 fn without_twins(events: Vec<Sampling>, before: &[Row]) -> Result<Vec<Sampling>, String> {
     let key = |event: &Sampling| (event.kind, event.config, event.more_config);
     for row in before {
@@ -122,7 +124,7 @@ fn without_twins(events: Vec<Sampling>, before: &[Row]) -> Result<Vec<Sampling>,
     Ok(events)
 }
 
-/// The events that measure `quantity` here; the first of its names that means something.
+/// Returns the events that measure `quantity` here, by the first of its names that resolves.
 fn row(quantity: Quantity, first: Events, cores: &Cores<'_>) -> Result<Vec<Sampling>, String> {
     if let (true, Some(why)) = (quantity != Quantity::Time, cores.machine.no_core_pmu()) {
         return Err(why);
@@ -144,7 +146,8 @@ fn row(quantity: Quantity, first: Events, cores: &Cores<'_>) -> Result<Vec<Sampl
     Err(why)
 }
 
-/// The events of the CPU models' tables that measure `quantity`: on each core PMU that of its own table.
+/// Returns the events of the CPU models' tables that measure `quantity`: on each core PMU that of its own
+/// table.
 fn of_tables(quantity: Quantity, cores: &Cores<'_>) -> Result<Vec<Sampling>, String> {
     let mut events = Vec::new();
     for (pmu, model) in cores.tables.iter() {
@@ -155,16 +158,16 @@ fn of_tables(quantity: Quantity, cores: &Cores<'_>) -> Result<Vec<Sampling>, Str
     Ok(events)
 }
 
-/// Whose name an event of a row is.
+/// Origin of the name of a row's event.
 #[derive(Clone, Copy, Debug)]
 enum Of<'a> {
-    /// The vendor's for whatever core PMU has it.
+    /// Name by the vendor, for any core PMU that has it.
     Vendor,
-    /// A table's, of this core PMU, or of any.
+    /// Name in a table, of this core PMU or of any.
     Table(Option<&'a str>),
 }
 
-/// An event of a table in perf's event syntax, as precise as it can be.
+/// Returns an event of a table in perf's event syntax, with the highest precision that it supports.
 fn notation(event: &model::ModelEvent) -> String {
     match event.precise {
         model::Precise::No => event.name.clone(),
@@ -172,7 +175,7 @@ fn notation(event: &model::ModelEvent) -> String {
     }
 }
 
-/// Takes the period that an event's maker suggests, if there is one.
+/// Sets the period that the vendor suggests for an event, if there is one.
 fn with_period(mut events: Vec<Sampling>, period: u64) -> Vec<Sampling> {
     events.iter_mut().filter(|_| period > 0).for_each(|event| event.period = period);
     events
@@ -181,7 +184,8 @@ fn with_period(mut events: Vec<Sampling>, period: u64) -> Vec<Sampling> {
 fn on_cores(quantity: Quantity, event: &str, of: Of<'_>, cores: &Cores<'_>) -> Result<Vec<Sampling>, String> {
     let list = List::parse(event).map_err(|error| error.to_string())?;
     let mut members = list.groups.iter().flat_map(|group| &group.members);
-    // A code by itself is that of one kind of core; and it, or a table's name, says less than what it measures.
+    // A bare code belongs to one kind of core. The code, or a table's name, is less descriptive than the
+    // quantity.
     let is_raw = members.any(|event| matches!(event.what, What::Raw(_)));
     let coded = is_raw || matches!(of, Of::Table(_));
     let is_meant = |pmu: &String| match of {

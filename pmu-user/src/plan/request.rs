@@ -1,4 +1,4 @@
-//! What was asked for, before it is known whether it can be had.
+//! Request of a run, before it is known whether it can be met.
 
 use std::{ffi::OsString, time::Duration};
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::metrics::MetricsRequest;
 use crate::machine::cpu::Cpu;
 
-/// Whose time is counted.
+/// Target that is counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// Everything on the chosen CPUs.
@@ -19,32 +19,32 @@ pub enum Target {
     Threads(Vec<u32>),
     /// Cgroups by name or path.
     Cgroups(Vec<String>),
-    /// The same, where a name may mean none yet.
+    /// Cgroups by name or path, which may not exist yet.
     CgroupsToCome(Vec<String>),
     /// Every cgroup of the host.
     AllCgroups,
-    /// A command, started for the purpose.
+    /// A command that is started for the run.
     Command(Vec<OsString>),
 }
 
-/// What an owner of counts is.
+/// Kind of owner of counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum By {
-    /// A process.
+    /// Process
     Process,
-    /// A thread.
+    /// Thread
     Thread,
-    /// Processes of one name (`comm`), each for as long as it has it.
+    /// All processes with the same comm, each while it has that name
     Comm,
-    /// Processes whose executable files have one name, which is whole where `comm` ends after 15 bytes or was chosen.
+    /// All processes that run an executable with the same file name (comm is cut at 15 bytes and can be changed)
     Exe,
-    /// A cgroup of the v2 hierarchy.
+    /// Cgroup of the v2 hierarchy
     Cgroup,
 }
 
 impl By {
-    /// Whether owners are names, as programs have it.
+    /// Returns the setting of the programs for owners that are names.
     pub(super) const fn names(self) -> u32 {
         match self {
             Self::Comm => OWNER_IS_COMM,
@@ -54,17 +54,17 @@ impl By {
     }
 }
 
-/// Do children of a target process count?
+/// Whether children of a target process count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Inherit {
-    /// Its children and theirs, those that exist already included.
+    /// Children at any depth, including those that exist already.
     Yes,
     /// Only the process itself.
     No,
 }
 
-/// Do cgroups below a target cgroup count?
+/// Whether cgroups below a target cgroup count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Descend {
@@ -74,81 +74,81 @@ pub enum Descend {
     No,
 }
 
-/// Do samples carry stacks?
+/// Whether samples carry stacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stacks {
     /// Kernel and user stack.
     Yes,
-    /// Only the address that was hit.
+    /// Only the sampled address.
     No,
 }
 
-/// Is pressure of cgroups in every drain, beside the host's?
+/// Whether every drain has the pressure of cgroups, in addition to the host's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CgroupPressure {
-    /// It is.
+    /// Pressure of cgroups is read.
     #[default]
     Yes,
-    /// It is not: another one reads it.
+    /// Pressure of cgroups is not read, since another reader has it.
     No,
 }
 
-/// Does time off the CPU count, by what tasks wait for?
+/// Whether time off the CPU is counted, by what tasks wait for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OffCpu {
-    /// It does.
+    /// Time off the CPU is counted.
     Yes,
-    /// It does not.
+    /// Time off the CPU is not counted.
     #[default]
     No,
 }
 
 impl OffCpu {
-    /// Is it not counted?
+    /// Returns whether it is not counted.
     pub fn is_no(&self) -> bool {
         *self == Self::No
     }
 }
 
-/// Are interrupt handlers counted, and whom they interrupt?
+/// Whether interrupt handlers are counted, with the tasks that they interrupt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Interrupts {
-    /// They are.
+    /// Interrupt handlers are counted.
     Yes,
-    /// They are not.
+    /// Interrupt handlers are not counted.
     #[default]
     No,
 }
 
 impl Interrupts {
-    /// Are they not counted?
+    /// Returns whether they are not counted.
     pub fn is_no(&self) -> bool {
         *self == Self::No
     }
 }
 
-/// Are waits for a CPU charged to whoever had it?
+/// Whether waits for a CPU are charged to the owner that had it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Culprits {
-    /// They are.
+    /// Waits are charged.
     #[default]
     Yes,
-    /// They are not: what that costs can be measured.
+    /// Waits are not charged, so that the cost of charging can be measured.
     No,
 }
 
 impl Culprits {
-    /// Are they charged?
+    /// Returns whether waits are charged.
     pub fn is_yes(&self) -> bool {
         *self == Self::Yes
     }
 }
 
-/// How user stacks are unwound
+/// Method of unwinding user stacks
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum Unwind {
@@ -160,95 +160,96 @@ pub enum Unwind {
 }
 
 impl Unwind {
-    /// By frame pointers?
+    /// Returns whether stacks are unwound by frame pointers.
     pub fn is_fp(&self) -> bool {
         *self == Self::Fp
     }
 }
 
-/// May samples come more often than the kernel lets them? It will throttle the event, and says so.
+/// Whether samples may come more often than the kernel allows. The kernel then throttles the event and
+/// reports that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Force {
     /// Such a period is refused.
     No,
-    /// It is taken.
+    /// Such a period is accepted.
     Yes,
 }
 
-/// How often to sample.
+/// Rate at which samples are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rate {
-    /// Not at all.
+    /// No samples are taken.
     Off,
-    /// Every so many counts of the event.
+    /// One sample per this many counts of the event.
     Period(u64),
-    /// So many times a second and CPU, converted once to a period.
+    /// Samples per second and CPU, converted once to a period.
     Frequency(u32),
-    /// [`super::FREQUENCY`] times a second, and, as perf does, at every hit of a tracepoint.
+    /// [`super::FREQUENCY`] samples per second, or, as in perf, one at every hit of a tracepoint.
     Default,
 }
 
 /// Metrics that are counted for every owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WantedMetrics {
-    /// None.
+    /// No metrics at all.
     None,
-    /// These, or none where they cannot be had.
+    /// Metrics that are counted where they are available.
     IfPossible(MetricsRequest),
-    /// These, or it is an error.
+    /// Metrics that are required: a missing one is an error.
     Required(MetricsRequest),
 }
 
-/// Everything `pmbpf run` was told.
+/// Complete request of `pmbpf run`.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Whose time.
+    /// Target that is counted.
     pub target: Target,
-    /// Owners, where the target does not decide it.
+    /// Kind of owner, where the target does not decide it.
     pub by: Option<By>,
-    /// Children of processes.
+    /// Inheritance by children of processes.
     pub inherit: Inherit,
-    /// Cgroups below.
+    /// Treatment of cgroups below the target.
     pub descend: Descend,
-    /// CPUs; all if none are named.
+    /// CPUs that count; all if `None`.
     pub cpus: Option<Vec<Cpu>>,
-    /// Events to sample on, in perf's event syntax; a default if there are none.
+    /// Events to sample on, in perf's event syntax; a default if empty.
     pub events: Vec<String>,
-    /// A predefined configuration instead of events.
+    /// Predefined configuration instead of events.
     pub profile: Option<String>,
-    /// Periods below the safe limit.
+    /// Whether periods below the safe limit are accepted.
     pub force: Force,
-    /// How often.
+    /// Rate at which samples are taken.
     pub rate: Rate,
-    /// Metrics.
+    /// Metrics that are counted.
     pub metrics: WantedMetrics,
-    /// Stacks.
+    /// Whether samples carry stacks.
     pub stacks: Stacks,
-    /// How those of user mode are unwound.
+    /// Method of unwinding user stacks.
     pub unwind: Unwind,
-    /// Who had the CPU.
+    /// Whether waits for a CPU are charged.
     pub culprits: Culprits,
-    /// Time off the CPU.
+    /// Whether time off the CPU is counted.
     pub off_cpu: OffCpu,
-    /// Interrupt handlers.
+    /// Whether interrupt handlers are counted.
     pub interrupts: Interrupts,
-    /// Pressure of cgroups.
+    /// Whether the pressure of cgroups is read.
     pub cgroup_pressure: CgroupPressure,
     /// Share of the CPUs (0 to 1) that counting may cost before work is stopped.
     pub budget: Option<f64>,
-    /// Report every so often.
+    /// Interval between two reports.
     pub interval: Option<Duration>,
-    /// The longest time between two drains.
+    /// Maximum time between two drains.
     pub tick_max: Duration,
-    /// Stop after.
+    /// Duration after which counting stops.
     pub duration: Option<Duration>,
-    /// Owners that can be told apart at a time.
+    /// Owners that can be distinguished at a time.
     pub owners_max: Option<u32>,
     /// Shortest gap that is listed.
     pub gap_min: Duration,
 }
 
-/// Everything, as `pmbpf run` without options.
+/// Request for everything, as `pmbpf run` without options.
 impl Default for Request {
     fn default() -> Self {
         Self {

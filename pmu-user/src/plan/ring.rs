@@ -1,4 +1,4 @@
-//! How large the ring buffer is.
+//! Size of the ring buffer.
 
 use std::time::Duration;
 
@@ -6,19 +6,21 @@ use pmu_common::ring::COPY_BYTES_MAX;
 
 use super::request::{By, Culprits, OffCpu, Stacks, Unwind};
 
-/// Size of the ring buffer at most.
+/// Maximum size of the ring buffer.
 const RING_BYTES_MAX: u64 = 64 << 20;
-/// Room for rare facts of a second: some 500 cgroups, whose paths are the longest of them.
+/// Room for rare facts of a second: some 500 cgroups, with paths that are the longest of them.
 const RARE_FACTS_BYTES: u64 = 256 << 10;
-/// Room for stacks of tasks that block, of a CPU: a thousand, until it knows how many come, at nine tenths of a kilobyte.
+/// Room for stacks of tasks that block, per CPU: a thousand at nine tenths of a kilobyte, until the rate is
+/// known.
 const OFF_CPU_STACK_BYTES: u64 = 896 << 10;
-/// Room for waits of a CPU that find no place among its charges: beside a storm of a thousand processes a second some ten thousand come in
-/// a second, of 40 bytes. They have half of the ring buffer, and on a busy host user space may have no CPU for a second.
+/// Room for waits of a CPU that find no place among its charges. In a storm of a thousand processes a second,
+/// some ten thousand come in a second, of 40 bytes. They have half of the ring buffer, and on a busy host
+/// user space may have no CPU for a second.
 const CHARGE_BYTES: u64 = 896 << 10;
-/// The same of all CPUs at most.
+/// Maximum room for such waits of all CPUs.
 const CHARGE_BYTES_MAX: u64 = 7 << 20;
 
-/// Room for waits that find no place where each process is a culprit of its own.
+/// Returns the room for waits that find no place, where each process is a separate culprit.
 pub(super) fn charge_bytes(culprits: Culprits, by: By, cpus: usize) -> u32 {
     if culprits == Culprits::No || by == By::Cgroup {
         return 0;
@@ -26,8 +28,9 @@ pub(super) fn charge_bytes(culprits: Culprits, by: By, cpus: usize) -> u32 {
     (CHARGE_BYTES * cpus as u64).min(CHARGE_BYTES_MAX) as u32
 }
 
-/// Room for the stacks of a tick and half, at a kilobyte each; without stacks, for rare facts: processes and cgroups that come and go
-/// until the next tick. Copies of stacks wake user space up as soon as they fill a quarter, and take no more than half.
+/// Returns the size of the ring buffer: room for the stacks of one and a half ticks, at a kilobyte each.
+/// Without stacks, it has room for rare facts: processes and cgroups that come and go until the next tick.
+/// Copies of stacks wake user space as soon as they fill a quarter, and take at most half.
 pub(super) fn bytes(
     stacks: (Stacks, Unwind, OffCpu),
     (per_tick, tick): (u32, Duration),

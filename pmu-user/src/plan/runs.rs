@@ -1,7 +1,7 @@
-//! Several runs of a command instead of turns: one for each group of counters, with no other active.
+//! Several runs of a command instead of multiplexing: one for each group of counters, with no other active.
 //!
-//! Nothing is scaled then. A metric is known by the run that counted all of its events: counts of different runs are not
-//! mixed, since nothing tells how much of their difference is the command's.
+//! Counts are not scaled then. A metric comes from the run that counted all of its events. Counts of
+//! different runs are not mixed, since nothing shows how much of their difference is due to the command.
 
 use super::{
     Plan,
@@ -9,14 +9,14 @@ use super::{
 };
 
 impl Plan {
-    /// How often the command runs, if its groups of counters have runs instead of turns.
+    /// Returns the number of runs of the command, if its groups of counters have runs instead of slices.
     pub fn runs(&self) -> Option<u32> {
         self.metrics.first().filter(|metrics| metrics.multiplex == Multiplex::Runs)?;
         let most = self.turns.iter().map(|turns| turns.groups.len()).max().unwrap_or(0);
         Some(u32::try_from(most).unwrap_or(u32::MAX).max(1))
     }
 
-    /// The plan of one of its runs, from 0: what always counts, and that group alone.
+    /// Returns the plan of one run, from 0: the events that always count, and that group alone.
     pub fn of_run(&self, run: u32) -> Self {
         let mut plan = self.clone();
         for turns in &mut plan.turns {
@@ -28,7 +28,7 @@ impl Plan {
 }
 
 impl Metrics {
-    /// Leaves out what no single run can measure. The others are measured all the time.
+    /// Removes metrics that no single run can measure. The others are measured all the time.
     pub(super) fn without_turns(&mut self) {
         for split in self.measured.extract_if(.., |metric| metric.groups.len() > 1) {
             let why =
@@ -38,7 +38,7 @@ impl Metrics {
         self.measured.iter_mut().for_each(|metric| metric.coverage = 1.0);
     }
 
-    /// Leaves out what other runs measure. The group of this one is the only one.
+    /// Removes metrics that other runs measure. The group of this run is the only one.
     fn keep_to_run(&mut self, run: u32) {
         let elsewhere = |groups: &[u32]| groups.iter().any(|&group| group != run);
         for other in self.measured.extract_if(.., |metric| elsewhere(&metric.groups)) {
@@ -66,7 +66,8 @@ mod tests {
         EventGroup { events: vec![event(name)] }
     }
 
-    /// Three groups; a metric for each of the first two, one that needs both, and one that always counts.
+    /// Returns a plan of three groups: a metric for each of the first two, one that needs both, and one that
+    /// always counts.
     fn plan(multiplex: Multiplex) -> Plan {
         let mut plan = plan_for(&Request::default(), &machine(&["cpu"])).unwrap();
         let measured = |(name, groups): (&str, &[u32])| Measured {

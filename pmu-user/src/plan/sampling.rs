@@ -1,4 +1,5 @@
-//! Which events trigger samples, and how often: from perf's event syntax, a configuration, or what this machine has.
+//! Events that trigger samples, and their periods: from perf's event syntax, a configuration, or what this
+//! machine has.
 
 mod event;
 
@@ -20,11 +21,11 @@ use crate::{
     },
 };
 
-/// Time that a core spends on an overflow, roughly: the interrupt and the program, in ns. A period that is over sooner
+/// Approximate time that a core spends on an overflow: the interrupt and the program, in ns. A shorter period
 /// leaves no time for anything else.
 const OVERFLOW_NS: u64 = 2_000;
 
-/// The events of `request`, and what a configuration had to leave out.
+/// Returns the events of `request`, and the rows that a configuration had to leave out.
 pub(super) fn sampling(
     request: &Request,
     machine: &Machine,
@@ -73,7 +74,7 @@ fn refused(error: ResolveError, machine: &Machine) -> PlanError {
     }
 }
 
-/// Adds a group's events: once for every PMU that counts them.
+/// Adds a group's events, once for every PMU that counts them.
 fn add_group(events: &mut Vec<Sampling>, group: &SelectedGroup) -> Result<(), PlanError> {
     let places = group.events.iter().map(|event| event.instances.len()).max().unwrap_or(0);
     for place in 0..places {
@@ -116,11 +117,11 @@ fn set_period(
     Ok(())
 }
 
-/// Moments between two ticks, evenly spread, at which samples of a clock must come at least.
+/// Minimum number of moments between two ticks, evenly spread, at which a clock must sample.
 const MOMENTS_MIN: u64 = 8;
 
-/// Clocks among the events whose samples come at few moments between two ticks, every `tick_ns`, and what to do about it. Tasks that share
-/// a CPU give way at ticks, so that some of them are always sampled, and some never.
+/// Returns the clocks that sample at few moments between two ticks, every `tick_ns`, with the remedy. Tasks
+/// that share a CPU yield at ticks, so that some of them are always sampled, and some never.
 pub fn in_step(sampling: &[Sampling], tick_ns: u64) -> Vec<Lost> {
     let clocks = sampling.iter().filter_map(|event| Some((event, event.period_ns()?)));
     let told = clocks.filter(|&(_, period_ns)| moments(period_ns, tick_ns) < MOMENTS_MIN);
@@ -141,7 +142,7 @@ pub fn in_step(sampling: &[Sampling], tick_ns: u64) -> Vec<Lost> {
     .collect()
 }
 
-/// At how many moments between two ticks a clock comes with this period.
+/// Returns the number of moments between two ticks at which a clock with this period samples.
 fn moments(period_ns: u64, tick_ns: u64) -> u64 {
     let (mut tick, mut period) = (tick_ns, period_ns);
     while period != 0 {
@@ -150,7 +151,7 @@ fn moments(period_ns: u64, tick_ns: u64) -> u64 {
     tick_ns / tick.max(1)
 }
 
-/// Refuses what would come more often than the kernel lets it, or than a core can take.
+/// Refuses a period that is shorter than the kernel allows, or than a core can take.
 fn check_period(
     event: &Sampling,
     force: Force,

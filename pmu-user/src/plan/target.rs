@@ -1,4 +1,4 @@
-//! Whose time or traffic is counted, as it was resolved on this machine.
+//! Target of a run, as it was resolved on this machine.
 
 use std::{cell::LazyCell, ffi::OsString, os::unix::ffi::OsStrExt as _, path::Path};
 
@@ -18,19 +18,19 @@ use crate::{
     untrusted::{Untrusted, exact},
 };
 
-/// Whose time is counted, resolved.
+/// Resolved target that is counted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Target {
-    /// Everything.
+    /// Everything on the host.
     System,
     /// Processes by id.
     Processes(Vec<u32>),
     /// Threads by id.
     Threads(Vec<u32>),
-    /// Cgroups.
+    /// A list of cgroups.
     Cgroups(Vec<Cgroup>),
-    /// A command: its words.
+    /// Words of a command.
     Command(Vec<Word>),
 }
 
@@ -40,17 +40,18 @@ pub enum Target {
 pub struct Word(#[serde(with = "exact")] pub Untrusted);
 
 impl Target {
-    /// Is it the cgroup with this path that is counted?
+    /// Returns whether the cgroup with this path is counted itself.
     pub fn names(&self, path: &[u8]) -> bool {
         matches!(self, Self::Cgroups(cgroups) if cgroups.iter().any(|cgroup| cgroup.path.as_bytes() == path))
     }
 
-    /// Is the cgroup with this path below one that is counted? Where no cgroup decides what counts, all are.
+    /// Returns whether the cgroup with this path is below one that is counted. Where no cgroup decides what
+    /// counts, all are.
     pub fn is_above(&self, path: &[u8]) -> bool {
         !matches!(self, Self::Cgroups(_)) || ancestors(path).any(|above| self.names(above))
     }
 
-    /// The target in words, safe for a terminal.
+    /// Returns the target in words, safe for a terminal.
     pub fn in_words(&self, inherit: Inherit, descend: Descend) -> String {
         let ids = |ids: &[u32]| ids.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
         let children = if inherit == Inherit::Yes { " and its children" } else { "" };
@@ -72,16 +73,16 @@ impl Target {
     }
 }
 
-/// A target in words, and the names that mean more while counting goes on.
+/// Returns a target in words, with the names that may match more during the count.
 pub fn in_words_with(target: &Target, (inherit, descend): (Inherit, Descend), follow: &[Follow]) -> String {
-    // A recording's may be anybody's.
+    // The names of a recording are untrusted.
     let name = |follow: &Follow| Untrusted::from(follow.name()).terminal().into_owned();
     let names: Vec<_> = follow.iter().map(name).collect();
     let target = target.in_words(inherit, descend);
-    if names.is_empty() { target } else { format!("{target}; what {} comes to mean", names.join(", ")) }
+    if names.is_empty() { target } else { format!("{target}; later matches of {}", names.join(", ")) }
 }
 
-/// The target as it is now, and names that may mean other cgroups later.
+/// Returns the target as it is now, and names that may match other cgroups later.
 pub(super) fn resolve(
     asked: &Asked,
     machine: &Machine,
@@ -130,7 +131,7 @@ pub(super) fn resolve(
     Ok((target, follow))
 }
 
-/// Is everything that runs counted for that target?
+/// Returns the extent of the count for that target.
 pub const fn extent(target: &Target) -> CountsOf {
     match target {
         Target::System => CountsOf::Everyone,

@@ -1,4 +1,4 @@
-//! Plans for machines that are not this one.
+//! Tests of plans for machines other than this one.
 
 use std::{path::Path, time::Duration};
 
@@ -212,7 +212,7 @@ fn a_configuration_without_its_pmu_says_what_is_lost() {
     assert_eq!((hotspots.sampling[0].event.as_str(), hotspots.lost.len()), ("cpu-clock", 2));
     let tbp = profile("tbp", &["software"]).unwrap();
     assert_eq!((tbp.sampling[0].period_ns(), tbp.lost.len()), (Some(1_000_003), 0));
-    // Nobody knows these cores, so only the kernel's names remain.
+    // These cores are unknown, so only the kernel's names remain.
     let assess = profile("assess", &["cpu"]).unwrap();
     let lost: Vec<_> = assess.lost.iter().map(|lost| lost.row.as_str()).collect();
     assert_eq!((assess.sampling.len(), lost), (6, vec!["misaligned"]));

@@ -1,8 +1,8 @@
-//! Values under pseudonyms, so that they can be shown to strangers: a header, a drain, names.
+//! Pseudonyms in headers, drains and names, so that a recording can be shown outside its site.
 //!
-//! A name becomes the same pseudonym wherever it stands, in a path or a sentence, too, so what belongs together still does. The key
-//! is drawn for each run and is never written: nobody can try names. Every text of a value passes here, whatever its type gets
-//! later (`untrusted::json`); what stays is named in `public`.
+//! A name has the same pseudonym in every place, also in a path or a sentence. The key is random for each run
+//! and is never written, so guessed names cannot be checked. Every text of a value passes here, also that of
+//! fields added later (`untrusted::json`). `public` lists the text that is kept.
 
 mod public;
 mod sentence;
@@ -29,21 +29,21 @@ use crate::{
     },
 };
 
-/// Names that are known again in sentences. Beyond them sentences are not shown at all.
+/// Maximum number of names that are replaced in sentences. With more, no sentence is shown.
 const KNOWN_MAX: usize = 1 << 20;
-/// A shorter name is a word like others where it stands in a sentence.
+/// Minimum bytes of a name that is replaced in a sentence. A shorter one may be a word.
 const KNOWN_BYTES_MIN: usize = 3;
 
-/// What can be shown under pseudonyms.
+/// Value that can be shown with pseudonyms.
 pub trait Redact: Serialize + DeserializeOwned {
-    /// Replaces what identifies and is no text; gives back text that is everybody's, which `original` still has.
+    /// Replaces identifying fields that are not text, and restores public text from `original`.
     fn redact(&mut self, _original: Self, _by: &Redactor) {}
 }
 
-/// Gives pseudonyms, and knows none by heart.
+/// Source of pseudonyms. It stores none of them.
 pub struct Redactor {
     key: RandomState,
-    /// Hashes of the names that were met.
+    /// Hashes of the names seen so far.
     known: RefCell<HashSet<u64>>,
 }
 
@@ -60,32 +60,32 @@ impl Default for Redactor {
 }
 
 impl Redactor {
-    /// One with a key of its own (128 bits from the system).
+    /// Returns one with a random key (128 bits from the system).
     #[must_use]
     pub fn new() -> Self {
         Self { key: RandomState::new(), known: RefCell::default() }
     }
 
-    /// The value under pseudonyms.
+    /// Returns the value with pseudonyms.
     ///
     /// # Errors
     ///
-    /// It cannot be written as JSON.
+    /// The value cannot be written as JSON.
     pub fn of<T: Redact>(&self, value: T) -> serde_json::Result<T> {
-        // Sentences may quote a name before it stands for itself.
+        // A sentence may quote a name before the field with that name.
         rewritten(&value, &Meeting(self))?;
         let mut redacted: T = rewritten(&value, self)?;
         redacted.redact(value, self);
         Ok(redacted)
     }
 
-    /// Text of ours without what it quotes.
+    /// Returns text of pmbpf with pseudonyms for quoted names.
     #[must_use]
     pub fn sentence(&self, text: &str) -> String {
         sentence::without_names(self, text)
     }
 
-    /// The pseudonym of a name; of a path, one for each folder, so that what is below what stays visible.
+    /// Returns the pseudonym of a name; for a path, one per folder, so that the hierarchy stays visible.
     fn pseudonym(&self, name: &[u8]) -> String {
         let as_it_is = |part: &[u8]| Untrusted::new(part).terminal().into_owned();
         let one = |part: &[u8]| format!("name-{:010x}", self.key.hash_one(part) >> 24);
@@ -104,7 +104,7 @@ impl Redactor {
         }
     }
 
-    /// An address or an offset, as another one.
+    /// Returns a pseudonym of an address or an offset.
     fn address(&self, address: u64) -> u64 {
         self.key.hash_one(("address", address)) >> 16
     }
@@ -166,13 +166,13 @@ impl Rewrite for Redactor {
     }
 }
 
-/// Looks at all names that sentences may quote, and changes nothing.
+/// Collects the names that sentences may quote, and changes nothing.
 struct Meeting<'a>(&'a Redactor);
 
 impl Rewrite for Meeting<'_> {
     fn name(&self, field: Field<'_>, name: Untrusted) -> String {
         let text = name.terminal().into_owned();
-        // No sentence quotes a function, and many are called like a word.
+        // No sentence quotes a function, and the names of many are words.
         if !matches!(field.of, "Code" | "Line") && !public::is_name(field, name.as_bytes()) {
             self.0.meet(&text);
         }
@@ -225,7 +225,7 @@ impl Redact for Names {
         by.located(&mut self.located);
         for (name, original) in self.names.iter_mut().zip(original.names) {
             by.name_of(name);
-            // The kernel's functions are everybody's.
+            // The kernel's functions are the same on many hosts.
             if let (true, Ok(shown), Ok(code)) = (original.at.is_kernel(), &mut name.code, original.code) {
                 (shown.function, shown.inlined) = (code.function, code.inlined);
             }

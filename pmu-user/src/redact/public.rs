@@ -1,4 +1,4 @@
-//! What stays as it is under `--redact`, because it is the same on many hosts: all else is deny by default.
+//! Text that `--redact` keeps, because it is the same on many hosts. All other text is replaced.
 
 use crate::{
     drain::unwinding::begins_a_thread,
@@ -6,11 +6,11 @@ use crate::{
     untrusted::json::Field,
 };
 
-/// Code that every process has, and memory that is no file.
+/// Code that every process has, and memory without a file.
 pub(super) const SOURCES: [&[u8]; 7] =
     [b"[anonymous]", b"[kernel]", b"[vdso]", b"[vsyscall]", b"[heap]", b"[stack]", b"//anon"];
 
-/// Folders that stand in the Filesystem Hierarchy Standard, in the kernel's file systems, or are systemd's own cgroups.
+/// Folders of the Filesystem Hierarchy Standard and of the kernel's file systems, and systemd's own cgroups.
 pub(super) const FOLDERS: [&[u8]; 32] = [
     b"bin",
     b"bus",
@@ -46,7 +46,7 @@ pub(super) const FOLDERS: [&[u8]; 32] = [
     b"var",
 ];
 
-/// Names of what is sold or released: processors, drivers, kernels.
+/// Names of products and releases: processors, drivers, kernels.
 const NAMES: [(&str, &str); 8] = [
     ("Machine", "kernel"),
     ("Processor", "model"),
@@ -58,7 +58,7 @@ const NAMES: [(&str, &str); 8] = [
     ("Domain", "name"),
 ];
 
-/// Text that we wrote or that stands in tables, and quotes nobody. Reasons are not among it.
+/// Text of pmbpf and of its tables that quotes no name. Reasons are not included.
 const TEXT: [(&str, &str); 41] = [
     ("AskedEvent", "name"),
     ("CoreType", "pmu"),
@@ -103,10 +103,10 @@ const TEXT: [(&str, &str); 41] = [
     ("Unit", "pmu"),
 ];
 
-/// Text that identifies a file, though nobody chose it.
+/// Text that identifies a file although no user chose it.
 const IDENTITIES: [(&str, &str); 2] = [("Module", "build_id"), ("SourceRow", "build_id")];
 
-/// Does this name stay?
+/// Returns whether this name is kept.
 pub(super) fn is_name(field: Field<'_>, name: &[u8]) -> bool {
     let function = (field.of, field.name) == ("Code", "function") && begins_a_thread(name);
     let is_interface = matches!(field.of, "Interface" | "InterfaceCount") && field.name == "name";
@@ -114,14 +114,14 @@ pub(super) fn is_name(field: Field<'_>, name: &[u8]) -> bool {
     function || loopback || NAMES.contains(&(field.of, field.name))
 }
 
-/// Does this text stay?
+/// Returns whether this text is kept.
 pub(super) fn is_text(field: Field<'_>, text: &str) -> bool {
     TEXT.contains(&(field.of, field.name))
         || text.parse::<Bdf>().is_ok()
         || RootBus::try_from(text.to_owned()).is_ok()
 }
 
-/// Is it a name in all but its type?
+/// Returns whether this text is a name although its type is not.
 pub(super) fn is_identity(field: Field<'_>) -> bool {
     IDENTITIES.contains(&(field.of, field.name))
 }

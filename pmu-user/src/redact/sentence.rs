@@ -1,24 +1,24 @@
-//! Sentences of ours, which may quote names: those that were met, paths and addresses go, the words stay.
+//! Sentences of pmbpf that may quote names: known names, paths and addresses are replaced, words are kept.
 
 use std::net::IpAddr;
 
 use super::Redactor;
 
-/// Instead of a sentence, when there were too many names to know them again.
+/// Replacement for a sentence if there were too many names to recognise them.
 const NOTHING: &str = "not shown";
-/// The longest name that is looked for in a sentence. What is longer is known by its parts.
+/// Maximum bytes of a name that is searched for in a sentence. A longer one is found by its parts.
 const NAME_BYTES_MAX: usize = 128;
-/// An address has more digits than a bit mask or an event's code.
+/// Minimum digits of an address: more than a bit mask or an event's code has.
 const ADDRESS_DIGITS_MIN: usize = 8;
 const MAC_BYTES: usize = 6;
 
-/// What a name is known by: itself, and the folders of a path.
+/// Returns the parts by which a name is recognised: itself, and the folders of a path.
 pub(super) fn parts(name: &str) -> impl Iterator<Item = &str> {
     let folders = name.split('/');
     [name].into_iter().chain(folders)
 }
 
-/// The sentence with pseudonyms for what it quotes.
+/// Returns the sentence with pseudonyms for the quoted names.
 pub(super) fn without_names(by: &Redactor, text: &str) -> String {
     if by.is_full() {
         return NOTHING.to_owned();
@@ -31,7 +31,7 @@ pub(super) fn without_names(by: &Redactor, text: &str) -> String {
                 shown.push_str(&by.pseudonym(&rest.as_bytes()[..length]));
                 length
             }
-            // A word is a name as a whole, or none.
+            // Only a whole word is a name.
             None if first.is_alphanumeric() => {
                 let length = rest.find(|c: char| !c.is_alphanumeric()).unwrap_or(rest.len());
                 shown.push_str(&rest[..length]);
@@ -47,7 +47,7 @@ pub(super) fn without_names(by: &Redactor, text: &str) -> String {
     shown
 }
 
-/// Length of the longest known name that `rest` begins with.
+/// Returns the length of the longest known name at the start of `rest`.
 fn name(by: &Redactor, rest: &str) -> Option<usize> {
     let ends = |(at, character): (usize, char)| {
         let end = at + character.len_utf8();
@@ -59,7 +59,7 @@ fn name(by: &Redactor, rest: &str) -> Option<usize> {
     ends.filter(|&end| by.knows(&rest[..end])).last()
 }
 
-/// Length of the path or address that `rest` begins with: such a thing identifies, whoever it is of.
+/// Returns the length of the path or address at the start of `rest`. Both identify a host.
 fn shaped(rest: &str) -> Option<usize> {
     let end = |c: char| c.is_whitespace() || "`'\"(),;<>[]{}|".contains(c);
     let word = rest.split(end).next().unwrap_or_default().trim_end_matches(['.', ':']);

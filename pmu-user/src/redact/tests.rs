@@ -1,4 +1,4 @@
-//! Pseudonyms: the same for the same, others for others, and none for what is everybody's.
+//! Pseudonyms: equal for equal names, different for different ones, and none for public text.
 
 use std::collections::HashSet;
 
@@ -114,7 +114,7 @@ fn functions_of_the_kernel_stay_and_no_address_does() {
         "{text}"
     );
     assert!(shown[0].at.is_kernel() && shown[0].at != kernel && shown[1].at.offset != user.offset);
-    // What was sampled is still what was named, and the stack of a gap, too.
+    // Samples and the stack of a gap still match their names.
     let row = |at| crate::drain::CodeRow { slot: SlotId::default(), at, count: 1, event: 0, cpu: None };
     let located = Located { code: vec![row(kernel), row(user)], ..Located::default() };
     let drain = redactor.of(TasksDrain { located, ..TasksDrain::default() }).unwrap();

@@ -1,4 +1,4 @@
-//! Whose the cgroups are that a run meets: told once for each, and again once its name is known.
+//! Identities of the cgroups in a run. Each is reported once, and again once its name is known.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -12,35 +12,38 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// How often the files of runtimes are read for containers that have no name yet.
+/// Interval at which the files of runtimes are read for containers that have no name yet.
 const READ_EVERY: Duration = Duration::from_millis(900);
-/// How long a container may have no name: its runtime writes it before it starts, kubelet a moment later.
+/// Time for which a container may have no name. Its runtime writes the name before the container starts,
+/// kubelet a moment later.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long the thread that counts waits for command lines of conmon. What comes later is there at the next look.
+/// Time for which the counting thread waits for command lines of conmon. Later ones are there at the next
+/// read.
 const WAIT: Duration = Duration::from_millis(30);
-/// The same the first time, at which the process that reads them starts.
+/// Wait at the first read, at which the process that reads them starts.
 const WAIT_FIRST: Duration = Duration::from_secs(1);
-/// Cgroups that are remembered although a drain has none of them; where a drain has that many, twice as many. One that is met again
-/// after that is looked up and told again.
+/// Cgroups that are remembered although a drain has none of them. The limit rises to twice the number in a
+/// drain. A cgroup that comes back after that is looked up and reported again.
 const KEPT_MAX: usize = 4096;
 
-/// Cgroups that were told of, and what is known of containers: at first from files, and from processes as soon as one has no name.
+/// Reported cgroups, and what is known of containers: at first from files, and from processes as soon as one
+/// has no name.
 #[derive(Debug)]
 pub(super) struct CgroupNames {
     root: PathBuf,
     containers: Containers,
     monitors: Monitors,
-    /// When processes were looked at, if they were.
+    /// Time at which processes were read, if they were.
     read: Option<Instant>,
-    /// With the names of those that are containers.
+    /// Reported cgroups, with the names of those that are containers.
     told: HashMap<Untrusted, Option<Untrusted>>,
     kept_max: usize,
-    /// Those that have no name, and when they were met.
+    /// Cgroups without a name, with the time at which they were first seen.
     unnamed: Vec<(Untrusted, Instant)>,
 }
 
 impl CgroupNames {
-    /// Reads what runtimes keep below `root`.
+    /// Reads the files of runtimes below `root`.
     pub(super) fn new(root: &Path, monitors: Monitors) -> Self {
         Self {
             root: root.to_owned(),
@@ -53,7 +56,8 @@ impl CgroupNames {
         }
     }
 
-    /// Whose the cgroups of `drain` are that were not told of yet, and those that have a name by now.
+    /// Returns the identities of the cgroups of `drain` that were not reported yet, and of those that have a
+    /// name by now.
     pub(super) fn of(&mut self, drain: &Drain) -> Vec<CgroupName> {
         let now = Instant::now();
         if self.told.len() > self.kept_max {
@@ -92,7 +96,8 @@ impl CgroupNames {
         told
     }
 
-    /// Containers that were renamed since they were reported, as one is that gave its name to the next.
+    /// Returns the containers that were renamed since they were reported, such as one that gave its name to
+    /// the next.
     fn renamed(&mut self) -> Vec<CgroupName> {
         let now = |path: &Untrusted| self.containers.identity(path);
         let is_renamed = |(path, name): (&Untrusted, &Option<Untrusted>)| {
@@ -111,7 +116,7 @@ impl CgroupNames {
     }
 }
 
-/// Paths of the cgroups that a drain tells of.
+/// Returns the paths of the cgroups in a drain.
 fn paths(drain: &Drain) -> impl Iterator<Item = &Untrusted> {
     let tasks = drain.tasks.iter();
     let owners = tasks.clone().flat_map(|tasks| tasks.owners.iter().map(|row| &row.owner));

@@ -1,29 +1,30 @@
-//! What a thread gives up once it has begun: capabilities that it needs no more, the way to new ones, and system calls that a
-//! collector never makes. Everything that must be opened with rights is open by then.
+//! Confinement of a thread once it has begun. It drops capabilities that it needs no more, the way to new
+//! ones, and system calls that a collector never makes. Everything that needs privileges to be opened is open
+//! by then.
 
 use rustix::thread::CapabilitySet;
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 
 use crate::machine::privilege::keep_only;
 
-/// What the thread still has to do.
+/// Remaining duty of the thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duty {
-    /// Read counters and maps, open counters of CPUs that come back.
+    /// Reads counters and maps, opens counters of CPUs that come back.
     Collect,
-    /// The same, and pass signals on to a command that may be another user's.
+    /// The same, and passes signals on to a command that may be another user's.
     CollectAndSignal,
-    /// Read what the kernel accounts to processes of others.
+    /// Reads what the kernel accounts to processes of other users.
     ReadAccounts,
-    /// Read configurations again, which may be root's alone.
+    /// Reads configurations again, which may be readable by root alone.
     Reread,
-    /// Answer strangers, which takes no right.
+    /// Serves untrusted clients, which needs no privilege.
     Answer,
-    /// Write files of our own, where whoever started us may.
+    /// Writes pmbpf's files, where the user that started it may.
     Write,
 }
 
-/// Confines this thread, and those that it starts from now on. What the kernel refuses stays as it was.
+/// Confines this thread, and the threads that it starts from now on. What the kernel refuses stays as it was.
 pub fn confine(duty: Duty) {
     let collect = CapabilitySet::BPF | CapabilitySet::PERFMON;
     keep_only(match duty {
@@ -36,7 +37,7 @@ pub fn confine(duty: Duty) {
     let _ = filter().map(|filter| seccompiler::apply_filter(&filter));
 }
 
-/// Refuses what a collector never does (EPERM).
+/// Returns the filter that refuses what a collector never does (EPERM).
 fn filter() -> Result<BpfProgram, seccompiler::BackendError> {
     let rules = REFUSED.iter().map(|&call| (call, Vec::new())).collect();
     let refused = SeccompAction::Errno(libc::EPERM.unsigned_abs());
@@ -46,7 +47,7 @@ fn filter() -> Result<BpfProgram, seccompiler::BackendError> {
 /// Number of kexec_file_load, which the libc crate does not have for musl on arm64 (include/uapi/asm-generic/unistd.h).
 const KEXEC_FILE_LOAD: i64 = if cfg!(target_arch = "x86_64") { 320 } else { 294 };
 
-/// System calls that start programs, look into others, change the host, or undo what was given up.
+/// System calls that start programs, access other processes, change the host, or undo the confinement.
 const REFUSED: [i64; 42] = [
     libc::SYS_execve,
     libc::SYS_execveat,

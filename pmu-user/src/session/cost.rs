@@ -1,4 +1,4 @@
-//! What pmbpf itself costs.
+//! Cost of pmbpf itself.
 
 mod readings;
 
@@ -19,7 +19,7 @@ use crate::{
     machine::{duration_ns, own_cpu_ns},
 };
 
-/// For how long are the programs measured?
+/// Duration for which the programs are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
     /// The first second; the rest is extrapolated.
@@ -28,12 +28,12 @@ pub enum Measure {
     Always,
 }
 
-/// Measures the programs and this process.
+/// Meter of the cost of the programs and of this process.
 #[derive(Debug)]
 pub(super) struct Meter {
     statistics: Option<OwnedFd>,
     until: Option<Instant>,
-    /// What the programs had cost when the window was over.
+    /// Cost of the programs when the window was over.
     measured: Option<Vec<(String, u64, u64)>>,
     readings: Readings,
     so_far: Cost,
@@ -51,12 +51,12 @@ impl Meter {
         Self { statistics: measure_costs().ok(), until, measured: None, readings: Readings::begin(), so_far }
     }
 
-    /// A drain took this long.
+    /// Records that a drain took this long.
     pub(super) fn refreshed(&mut self, took: Duration) {
         self.so_far.drained(took);
     }
 
-    /// When the programs' costs are to be read between two drains.
+    /// Returns the time at which the programs' costs are to be read between two drains.
     pub(super) fn due(&self) -> Option<Instant> {
         self.statistics.as_ref().and_then(|_| self.readings.due())
     }
@@ -68,8 +68,8 @@ impl Meter {
         }
     }
 
-    /// What every program has cost so far. How often some of them ran is known without measuring: `handled` tells it of those on interrupt
-    /// handlers.
+    /// Returns the cost of every program so far. The number of runs of some programs is known without
+    /// measuring: `handled` returns it for those on interrupt handlers.
     pub(super) fn programs(
         &mut self,
         object: &Object,
@@ -102,13 +102,13 @@ impl Meter {
         costs.into_iter().map(row).filter(|row| row.measured_runs > 0 || row.runs > Some(0)).collect()
     }
 
-    /// What this process has cost so far.
+    /// Returns the cost of this process so far.
     pub(super) fn process(&self) -> Cost {
         process_cost(self.so_far)
     }
 }
 
-/// What this process has cost so far: `so_far` with CPU time and memory as the kernel has them.
+/// Returns the cost of this process so far: `so_far` with the kernel's values of CPU time and memory.
 pub(super) fn process_cost(so_far: Cost) -> Cost {
     // Open once: opening and reading it to its end took eleven system calls a drain.
     static STATUS: LazyLock<Option<File>> = LazyLock::new(|| File::open("/proc/self/status").ok());
@@ -126,7 +126,8 @@ pub(super) fn process_cost(so_far: Cost) -> Cost {
     }
 }
 
-/// How often the program of a sampling event ran on all CPUs: at every sample, or at every hit of a tracepoint.
+/// Returns the number of runs of a sampling event's program on all CPUs: one per sample, or one per hit of a
+/// tracepoint.
 fn runs(cpus: &[CpuRow], event: usize) -> u64 {
     let rows = cpus.iter().filter_map(|row| row.samples.get(event));
     rows.map(|row| row.samples * row.hits_period.max(1) + row.hits).sum()

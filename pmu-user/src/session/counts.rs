@@ -1,4 +1,5 @@
-//! Counts without owners of one run: opens what a [`CountPlan`] says, without a BPF program, reads it at every interval and at the end.
+//! Counts without owners of one run. Opens the counters of a [`CountPlan`] without a BPF program, and reads
+//! them at every interval and at the end.
 
 use std::{path::PathBuf, time::Instant};
 
@@ -13,15 +14,15 @@ use crate::{
     plan::{Target, count::CountPlan, request::Inherit},
 };
 
-/// Everything that is open of counts during a run: counters by target.
+/// Open counters of a run, by target.
 pub struct CountsSession {
-    /// What is known before the first reading.
+    /// Facts that are known before the first reading.
     pub header: CountsHeader,
-    /// Which run of the command this is, from 1.
+    /// Number of the run of the command, from 1.
     run: u32,
     parts: Vec<(Counting, Vec<Uncounted>)>,
     started: Instant,
-    /// When the counters are to be started, where that is later than the run.
+    /// Time at which the counters are to be started, if that is later than the run.
     starts: Option<Instant>,
 }
 
@@ -30,7 +31,7 @@ impl CountsSession {
     ///
     /// # Errors
     ///
-    /// This process may not count, and the plan does not leave out what it may not.
+    /// This process is not permitted to count, and the plan does not leave out what is not permitted.
     pub(super) fn open(
         (plan, run): (CountPlan, u32),
         machine: &Machine,
@@ -54,7 +55,8 @@ impl CountsSession {
         Ok(Self { header: CountsHeader { plan }, run, parts, started: Instant::now(), starts: None })
     }
 
-    /// Starts the counters, right before a command is let go. Its own start by themselves when it executes.
+    /// Starts the counters, right before a command is let go. The command's own counters start by themselves
+    /// when it executes.
     pub(super) fn begin(&mut self) -> Result<(), SessionError> {
         self.starts = self.header.plan.delay.map(|delay| Instant::now() + delay);
         if self.starts.is_none() && !matches!(self.header.plan.target, Target::Command(_)) {
@@ -64,12 +66,12 @@ impl CountsSession {
         Ok(())
     }
 
-    /// When the counters are to be started, if they are not yet.
+    /// Returns the time at which the counters are to be started, if they are not yet.
     pub(super) const fn due(&self) -> Option<Instant> {
         self.starts
     }
 
-    /// Starts the counters if it is time to.
+    /// Starts the counters if that is due.
     pub(super) fn turn(&mut self) -> Result<(), SessionError> {
         if self.starts.is_some_and(|starts| starts <= Instant::now()) {
             self.starts = None;
@@ -81,7 +83,7 @@ impl CountsSession {
         Ok(())
     }
 
-    /// What has been counted so far.
+    /// Returns the counts so far.
     pub(super) fn tick(&self) -> Result<CountsDrain, SessionError> {
         let at = self.started.elapsed();
         let read = |(counting, uncounted): &(Counting, Vec<Uncounted>)| {
@@ -92,7 +94,7 @@ impl CountsSession {
         Ok(CountsDrain { run: self.run, at, parts, ended: None })
     }
 
-    /// Stops the counters; what they have counted in all.
+    /// Stops the counters and returns their final counts.
     pub(super) fn finish(&self) -> Result<CountsDrain, SessionError> {
         let at = self.started.elapsed();
         self.all(Counting::disable, "cannot stop the counters")?;
@@ -109,8 +111,8 @@ impl CountsSession {
     }
 }
 
-/// What [`Counting`] is told: one target, or one for each cgroup. `waiting` is the process that becomes the command; a
-/// plan is shown before there is one.
+/// Returns the targets for [`Counting`]: one, or one for each cgroup. `waiting` is the process that becomes
+/// the command; a plan is shown before there is one.
 #[must_use]
 pub fn count_targets(plan: &CountPlan, machine: &Machine, waiting: Option<u32>) -> Vec<CountTarget> {
     let mount = machine.cgroups.v2.clone().unwrap_or_else(|| PathBuf::from("/sys/fs/cgroup"));
@@ -120,7 +122,7 @@ pub fn count_targets(plan: &CountPlan, machine: &Machine, waiting: Option<u32>) 
         Target::System => vec![CountTarget::System(plan.cpus.clone())],
         Target::Processes(ids) => vec![CountTarget::Processes(ids.clone(), plan.inherit)],
         Target::Threads(ids) => vec![CountTarget::Threads(ids.clone(), plan.inherit)],
-        // What starts later does not start when the command executes.
+        // Delayed counters do not start when the command executes.
         Target::Command(_) if plan.delay.is_some() => {
             vec![CountTarget::Threads(vec![waiting.unwrap_or(0)], Inherit::Yes)]
         }

@@ -1,5 +1,6 @@
-//! Cgroups that a name comes to mean while counting goes on, and that are targets from then on: a container that starts again, another
-//! pod of those that a pattern means. Programs tell of new cgroups at once, so most are targets before anybody has entered them.
+//! Cgroups that come to match a name during counting and are targets from then on: a container that starts
+//! again, or another pod that matches a pattern. Programs report new cgroups at once, so most are targets
+//! before any task enters them.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -17,33 +18,37 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// How much longer than reading the files of runtimes takes is waited before they are read again, and at least how long, however many
-/// containers start: no more than 2 % of a CPU.
+/// Wait before the files of runtimes are read again, as a multiple of the time that reading them takes, and
+/// its minimum, however many containers start: no more than 2 % of a CPU.
 const READ_SHARE: u32 = 50;
 const READ_EVERY: Duration = Duration::from_millis(100);
-/// How long is waited after the first time, and twice as long each time after: a name may come a moment after the cgroup, and whoever watches a
-/// container may not be in a list of processes that is read while he begins.
+/// Wait after the first read, doubled each time after. A name may come a moment after the cgroup. The monitor
+/// of a container may also be missing from a list of processes that is read while the monitor starts.
 const READ_AGAIN: Duration = Duration::from_millis(10);
-/// How long the thread that counts waits for command lines of conmon. What comes later is there at the next look.
+/// Time for which the counting thread waits for command lines of conmon. Later ones are there at the next
+/// read.
 const WAIT: Duration = Duration::from_millis(30);
-/// How long a container may have no name: its runtime writes it before it starts, kubelet a moment later.
+/// Time for which a container may have no name. Its runtime writes the name before the container starts,
+/// kubelet a moment later.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How often the hierarchy is looked at where no program tells of new cgroups, likewise.
+/// Interval at which the hierarchy is read if no program reports new cgroups, likewise.
 const LOOK_SHARE: u32 = 100;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Cgroups that may get a name which are kept: whoever may make cgroups may call them as runtimes do.
+/// Number of cgroups that are kept because they may get a name. A user that may create cgroups may name them
+/// as runtimes do.
 const UNDECIDED_MAX: usize = 4096;
-/// Paths of targets that are kept, those of gone ones included; where that many are there, twice as many as are.
+/// Paths of targets that are kept, including those of gone ones. The limit rises to twice the number of those
+/// that are there.
 const KEPT_MAX: usize = 4096;
 
 /// The first cgroup of a hierarchy (kernel/cgroup/cgroup.c, `cgroup_setup_root`).
 const ROOT: CgroupId = CgroupId(1);
 
-/// A cgroup that is new.
+/// A new cgroup.
 #[derive(Clone, Debug)]
 struct New {
     cgroup: Cgroup,
-    /// When it was made, if a program told, in ns of CLOCK_MONOTONIC.
+    /// Time at which it was created, if a program reported it, in ns of CLOCK_MONOTONIC.
     made_ns: Option<u64>,
     met: Instant,
 }
@@ -52,11 +57,11 @@ struct New {
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) cgroup: Cgroup,
-    /// For how long it has been there, if that is known.
+    /// Age of the cgroup in ns, if it is known.
     pub(super) late_ns: Option<u64>,
 }
 
-/// What is meant by names, and what was new and is not known to be meant or not.
+/// Names to follow, and new cgroups that are not known to match or not.
 #[derive(Debug)]
 pub(super) struct Following {
     names: Vec<Follow>,
@@ -66,25 +71,26 @@ pub(super) struct Following {
     targets_max: usize,
     root: PathBuf,
     layout: Layout,
-    /// Is that the whole hierarchy? In a cgroup namespace programs tell other paths.
+    /// Whether this is the whole hierarchy. In a cgroup namespace, programs report other paths.
     sees_all: bool,
     containers: Containers,
     monitors: Monitors,
     read_due: Instant,
-    /// How long was waited before that.
+    /// Wait before that read.
     pause: Duration,
-    /// Those that may get a name by which they are meant: looked at again when names were read.
+    /// Cgroups that may get a matching name. They are checked again when names were read.
     undecided: Vec<New>,
-    /// Of how many it never became known whether they are meant, because there were too many of them.
+    /// Number of cgroups that were given up before a match was known, because there were too many of them.
     given_up: u64,
-    /// Do programs tell of new cgroups? Then one look is enough, at those that were made before they did.
+    /// Whether programs report new cgroups. Then one look is enough, at the cgroups created before they did.
     told: bool,
-    /// Cgroups that were looked at, and when to look again.
+    /// Cgroups of the last look, and the time of the next.
     looked: Option<(HashSet<CgroupId>, Instant)>,
 }
 
 impl Following {
-    /// Follows `names` beside the cgroups of `target`; `None` where there is nothing to follow. `told`: do programs tell of new cgroups?
+    /// Follows `names` in addition to the cgroups of `target`; `None` if there is nothing to follow. The flag
+    /// is whether programs report new cgroups.
     pub(super) fn new(
         (target, names, descend): (&Target, &[Follow], Descend),
         (layout, root): (&Layout, &Path),
@@ -115,13 +121,13 @@ impl Following {
         })
     }
 
-    /// When something is to be done though nobody tells of anything.
+    /// Returns the time at which something is to be done without a report.
     pub(super) fn due(&self) -> Option<Instant> {
         let read = (!self.undecided.is_empty()).then_some(self.read_due);
         read.into_iter().chain(self.looked.as_ref().map(|(_, due)| *due)).min()
     }
 
-    /// Those that names mean, of cgroups that were made at these times, and of those that were not known to be meant.
+    /// Returns the cgroups that match a name, of those created at these times and of those undecided so far.
     pub(super) fn find(&mut self, told: Vec<(Cgroup, u64)>) -> Vec<Found> {
         let now = Instant::now();
         let new = |(cgroup, made_ns)| New { cgroup, made_ns: Some(made_ns), met: now };
@@ -148,19 +154,19 @@ impl Following {
                 self.undecided.push(new);
             }
         }
-        // The oldest go: what has a name has it soon.
+        // The oldest go: a name comes soon, if at all.
         let excess = self.undecided.len().saturating_sub(UNDECIDED_MAX);
         self.given_up += self.undecided.drain(..excess).count() as u64;
         self.forget();
         found
     }
 
-    /// Of how many it never became known whether they are meant, since the last call.
+    /// Returns the number of cgroups given up before a match was known, since the last call.
     pub(super) fn take_given_up(&mut self) -> u64 {
         std::mem::take(&mut self.given_up)
     }
 
-    /// What is below a cgroup by now, where that counts.
+    /// Returns the cgroups below a cgroup by now, if they count.
     pub(super) fn those_below(&self, cgroup: &Cgroup) -> Vec<Cgroup> {
         let mut below = match self.descend {
             Descend::Yes => self.layout.list(&cgroup.path).unwrap_or_default(),
@@ -170,7 +176,7 @@ impl Following {
         below
     }
 
-    /// Is a cgroup known to be gone?
+    /// Returns whether a cgroup is known to be gone.
     pub(super) fn is_gone(&self, cgroup: &Cgroup) -> bool {
         self.sees_all && self.layout.at(&cgroup.path).is_none_or(|there| there.id != cgroup.id)
     }
@@ -184,7 +190,7 @@ impl Following {
         self.read_due = Instant::now() + self.pause;
     }
 
-    /// Every cgroup that was not there at the last look.
+    /// Returns every cgroup that was not there at the last look.
     fn look(&mut self) -> Vec<New> {
         let Some((known, _)) = self.looked.take() else { return Vec::new() };
         let met = Instant::now();
@@ -196,14 +202,15 @@ impl Following {
         new.map(|cgroup| New { cgroup, made_ns: None, met }).collect()
     }
 
-    /// Is it a target, or below one whose cgroups all are? One with the path of a target is another one if it has another id.
+    /// Returns whether it is a target, or below one that includes the cgroups below it. A cgroup with the
+    /// path of a target and another id is another one.
     fn is_a_target(&self, Cgroup { path, id }: &Cgroup) -> bool {
         let is_below =
             || ancestors(path.as_bytes()).any(|above| self.targets.contains_key(&Untrusted::new(above)));
         self.targets.get(path) == Some(id) || self.descend == Descend::Yes && is_below()
     }
 
-    /// Forgets targets that are gone, if there are many.
+    /// Drops targets that are gone, if there are many.
     fn forget(&mut self) {
         if self.targets.len() > self.targets_max {
             let Self { targets, layout, .. } = self;
@@ -213,7 +220,7 @@ impl Following {
     }
 }
 
-/// May a name become known by which it is meant?
+/// Returns whether a matching name may still become known.
 fn waits_for_a_name(identity: &Identity) -> bool {
     let is_pod = identity.container.is_none() && identity.pod.as_ref().is_some_and(|pod| pod.name.is_none());
     identity.lacks_a_name() || is_pod
@@ -276,7 +283,7 @@ mod tests {
         sleep(READ_EVERY);
         assert_eq!(paths(&mut following, &[]), [made[0].clone()]);
         assert_eq!(following.due(), None);
-        // What is below it is a target by itself; what has its path and another id is the next one.
+        // A cgroup below it is a target by itself. One with its path and another id is the next one.
         assert_eq!(
             paths(&mut following, &[format!("{}/inner", made[0]), made[0].clone()]),
             [made[0].clone()]

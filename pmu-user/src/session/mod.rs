@@ -1,4 +1,5 @@
-//! One run: opens what is to be measured, starts it, drains it at every tick, and closes it by being dropped.
+//! One run: opens the sources to be measured, starts them, drains them at every tick, and closes them on
+//! drop.
 
 mod cgroup_names;
 pub mod confine;
@@ -43,13 +44,13 @@ use crate::{
     symbol::Naming,
 };
 
-/// Why a session could not be opened or went wrong.
+/// Error of opening or running a session.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
-    /// A program or map.
+    /// Error of a program or map.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// An event.
+    /// Error of an event.
     #[error(transparent)]
     Open(#[from] OpenError),
     /// Counters that do not fit together.
@@ -58,22 +59,22 @@ pub enum SessionError {
     /// A configuration of which the kernel refused everything.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// The command.
+    /// Error of the command.
     #[error(transparent)]
     Launch(#[from] LaunchError),
-    /// Anything else the system refused.
+    /// Any other refusal of the system.
     #[error("{0}: {1}")]
     Io(&'static str, std::io::Error),
 }
 
-/// When counting started, on every clock.
+/// Start of counting, on every clock.
 struct Started {
     instant: Instant,
-    /// CLOCK_MONOTONIC.
+    /// Start on CLOCK_MONOTONIC, in ns.
     monotonic_ns: u64,
-    /// CLOCK_BOOTTIME, which goes on while the host sleeps.
+    /// Start on CLOCK_BOOTTIME, which goes on while the host sleeps.
     boot_ns: u64,
-    /// Since 1970-01-01 UTC.
+    /// Start since 1970-01-01 UTC.
     unix_ns: u64,
 }
 
@@ -97,22 +98,22 @@ pub struct Session {
     io: Option<IoSession>,
     counts: Option<CountsSession>,
     root: PathBuf,
-    /// Whose cgroups are; none where no source tells of any.
+    /// Identities of cgroups; `None` if no source has any.
     cgroup_names: Option<CgroupNames>,
-    /// Reads command lines of conmon; begun before system calls are refused.
+    /// Reader of command lines of conmon, started before system calls are refused.
     monitors: Option<Monitors>,
-    /// What names come to mean; none where no name can mean anything else later.
+    /// Names that are followed; `None` if no name can match anything else later.
     following: Option<Following>,
     /// Cgroups that became targets since the last drain.
     followed: Vec<Followed>,
-    /// Those that the last drain told of.
+    /// Cgroups that the last drain reported as targets.
     followed_before: Vec<Followed>,
-    /// When counting started, in ns of CLOCK_MONOTONIC.
+    /// Start of counting, in ns of CLOCK_MONOTONIC.
     started_ns: u64,
 }
 
 impl Session {
-    /// A session of no source yet, on this host, whose files are below `root`.
+    /// Returns a session without sources on this host, with files below `root`.
     #[must_use]
     pub fn new(machine: Machine, root: &Path) -> Self {
         Self {
@@ -131,24 +132,24 @@ impl Session {
         }
     }
 
-    /// Loads and attaches everything that the plan of tasks needs. Nothing counts yet. Needs CAP_BPF and CAP_PERFMON (and CAP_SYSLOG
-    /// for kernel names), and a tokio runtime.
+    /// Loads and attaches everything that the plan of tasks needs. Nothing counts yet. Needs CAP_BPF and
+    /// CAP_PERFMON (and CAP_SYSLOG for kernel names), and a tokio runtime.
     ///
     /// # Errors
     ///
-    /// The kernel refused something; the error knows what would help.
+    /// The kernel refused something. The error says what would help.
     pub fn open_tasks(&mut self, plan: Plan, root: &Path, kernel: &Kernel) -> Result<(), SessionError> {
         self.monitors.get_or_insert_with(|| Monitors::new(root));
         self.tasks = Some(TasksSession::open(plan, self.machine.clone(), root, kernel)?);
         Ok(())
     }
 
-    /// Opens everything that the plan of I/O names. Nothing counts yet; what this host does not have is in the header. `command`: the
-    /// process that waits to become the command.
+    /// Opens everything that the plan of I/O names. Nothing counts yet. What this host does not have is in
+    /// the header. `command`: the process that waits to become the command.
     ///
     /// # Errors
     ///
-    /// The kernel refused what it would refuse everywhere; the error knows what would help.
+    /// The kernel refused what it would refuse everywhere. The error says what would help.
     pub fn open_io(
         &mut self,
         plan: IoPlan,
@@ -161,8 +162,8 @@ impl Session {
         Ok(())
     }
 
-    /// Opens counters without owners, for one run of the plan, from 1. Nothing counts yet. `command`: the process that waits to become
-    /// the command.
+    /// Opens counters without owners, for one run of the plan, numbered from 1. Nothing counts yet.
+    /// `command`: the process that waits to become the command.
     ///
     /// # Errors
     ///
@@ -172,7 +173,7 @@ impl Session {
         Ok(())
     }
 
-    /// What is known before the first drain.
+    /// Returns the facts that are known before the first drain.
     #[must_use]
     pub fn header(&self) -> Header {
         let of_tasks = self.tasks.iter().flat_map(|tasks| &tasks.missing);
@@ -189,7 +190,7 @@ impl Session {
         }
     }
 
-    /// Makes a process that waits to become a command the target of tasks, if it is to be.
+    /// Makes a process that waits to become a command the target of tasks, if the plan's target is a command.
     ///
     /// # Errors
     ///
@@ -203,7 +204,8 @@ impl Session {
         }
     }
 
-    /// Starts counting, everything at the same time. `launched` is when this process began, for what starting cost.
+    /// Starts counting, everything at the same time. `launched`: the time at which this process began, for
+    /// the cost of starting.
     ///
     /// # Errors
     ///
@@ -222,34 +224,35 @@ impl Session {
         Ok(())
     }
 
-    /// What others have here and this host refused: a run without it looks complete.
+    /// Returns what other hosts have and this host refused. A run without it looks complete.
     #[must_use]
     pub fn warning(&self) -> Option<&Absent> {
         self.io.as_ref()?.warning()
     }
 
-    /// From now on names of functions that samples hit are looked up every second, later every 10 s, and come with drains, for who
-    /// reports stacks while the run goes on.
+    /// Looks up the names of functions that samples hit, from now on every second, later every 10 s. The
+    /// names come with drains, for reports of stacks during the run.
     pub fn name_as_it_goes(&mut self) {
         self.tasks.iter_mut().for_each(TasksSession::name_as_it_goes);
     }
 
-    /// From now on names of functions come with the drains whose samples hit them.
+    /// Makes names of functions come with the drains whose samples hit them, from now on.
     pub fn name_with_drains(&mut self) {
         self.tasks.iter_mut().for_each(TasksSession::name_with_drains);
     }
 
-    /// Looks up the names of what was hot, once everything else is safe.
+    /// Looks up the names of hot code, once everything else is safe.
     pub fn name(&mut self, takes_long: impl FnOnce(&Naming)) -> Option<Names> {
         self.tasks.as_mut().map(|tasks| tasks.name(takes_long))
     }
 
-    /// What others see of that.
+    /// Returns the state of naming that other threads see.
     pub fn naming(&self) -> Arc<Naming> {
         self.tasks.as_ref().map(TasksSession::naming).unwrap_or_default()
     }
 
-    /// The time between two drains, if there are any before the last, for how long to count, and whom. A run of nothing is over at once.
+    /// Returns the time between two drains, if there are any before the last, the duration of counting, and
+    /// the target. A run of nothing is over at once.
     fn schedule(&self) -> (Option<Duration>, Option<Duration>, &Target) {
         let tasks = self.tasks.as_ref().map(|tasks| &tasks.header.plan);
         let tasks = tasks.map(|plan| (Some(plan.tick), plan.duration, &plan.target));
@@ -260,7 +263,7 @@ impl Session {
         tasks.or(io).or(counts).unwrap_or((None, Some(Duration::ZERO), &Target::System))
     }
 
-    /// When something is to be done between two ticks.
+    /// Returns the time at which something is to be done between two ticks.
     fn due(&self) -> Option<Instant> {
         let tasks = self.tasks.as_ref().and_then(TasksSession::due);
         let io = self.io.as_ref().and_then(IoSession::due);
@@ -269,7 +272,7 @@ impl Session {
         tasks.into_iter().chain(io).chain(following).chain(counts).min()
     }
 
-    /// Does what is due.
+    /// Performs what is due.
     fn turn(&mut self) -> Result<(), SessionError> {
         if let Some(tasks) = &mut self.tasks {
             tasks.turn();
@@ -280,7 +283,7 @@ impl Session {
         self.counts.as_mut().map_or(Ok(()), CountsSession::turn)
     }
 
-    /// Makes cgroups targets that a name means by now.
+    /// Makes cgroups targets that match a name by now.
     fn follow(&mut self) {
         let Some(following) = &mut self.following else { return };
         let told = self.tasks.as_mut().map(TasksSession::take_others).unwrap_or_default();
@@ -303,13 +306,14 @@ impl Session {
         }
     }
 
-    /// What became a target since the last drain. Of those before, programs that had judged them are over by now; and if one had been gone
-    /// before it became a target, nobody has taken it back.
+    /// Returns the cgroups that became targets since the last drain. Those before are adopted again, because
+    /// program runs that had judged them are over by now. Those that were gone before they became targets are
+    /// removed, because nothing else has removed them.
     fn take_followed(&mut self) -> Vec<Followed> {
         let Self { following: Some(following), tasks, io, .. } = self else { return Vec::new() };
         for Followed { cgroup, .. } in &self.followed_before {
             if let Some(tasks) = tasks {
-                // Who finds no room was counted before.
+                // Cgroups without room were counted before.
                 let _ = tasks.adopt(cgroup, || following.those_below(cgroup));
             }
             if following.is_gone(cgroup) {
@@ -321,12 +325,12 @@ impl Session {
         self.followed_before.clone()
     }
 
-    /// Starts what counts from the moment in which a command is let go.
+    /// Starts what counts from the moment at which a command is let go.
     fn begin(&mut self) -> Result<(), SessionError> {
         self.counts.as_mut().map_or(Ok(()), CountsSession::begin)
     }
 
-    /// The first drain: what there is before anything is counted.
+    /// Returns the first drain: the state before anything is counted.
     fn baseline(&mut self) -> Result<Drain, SessionError> {
         let tasks = self.tasks.as_mut().map(TasksSession::baseline).transpose()?;
         let io = self.io.as_mut().map(IoSession::baseline);
@@ -368,7 +372,7 @@ impl Session {
         Ok(self.named(Drain { tasks, io, counts, followed, ..Drain::default() }))
     }
 
-    /// A drain, with whose the cgroups are that it tells of.
+    /// Returns a drain with the identities of its cgroups.
     fn named(&mut self, mut drain: Drain) -> Drain {
         if let Some(names) = &mut self.cgroup_names {
             drain.cgroups = names.of(&drain);
@@ -377,7 +381,8 @@ impl Session {
     }
 }
 
-/// One descriptor per CPU and event, and some for files: up to the hard limit the choice is ours.
+/// Raises the soft limit of open files. Every CPU and event takes a descriptor, and so do some files. The
+/// process may choose any value up to the hard limit.
 fn raise_file_limit(needed: u64) {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

@@ -1,4 +1,4 @@
-//! The loop of every run: what it waits for, ticks, and the ring buffer.
+//! The loop of every run: its waits, ticks, and the ring buffer.
 
 use std::time::{Duration, Instant};
 
@@ -13,26 +13,27 @@ use crate::{
     drain::{Drain, Ending},
 };
 
-/// How often a run gives memory back that it does not use. Rows of a tick come and go between those that stay: after 12 minutes of a
-/// busy host 32 of 92 MB were holes, and closing those of a minute takes 2 ms. What a storm of processes took for a moment, 20 MB, is
-/// not kept for longer either.
+/// Interval at which a run releases memory that it does not use. Rows of a tick come and go between those
+/// that stay. After 12 minutes on a busy host 32 of 92 MB were holes, and closing those of a minute takes 2
+/// ms. The memory of a short storm of processes, 20 MB, is not kept for longer either.
 const RELEASE_EVERY: Duration = Duration::from_secs(10);
 
-/// What a run came to.
+/// Outcome of a run.
 #[derive(Debug)]
 pub struct Outcome {
-    /// How it ended.
+    /// Ending of the run.
     pub ending: Ending,
     /// The last drain.
     pub last: Drain,
 }
 
-/// Groups of the metrics' counters that are to have turns from now on, by core PMU; `None`, and none: as before.
+/// Groups of the metrics' counters that get turns from now on, by core PMU. `None`, and an empty list: as
+/// before.
 pub type Next = Vec<Option<Vec<u32>>>;
 
-/// Drains at every tick until something stops it. `keep` gets every drain but the last, and may say which counters are to
-/// have turns next; the first comes before anything is counted. Signals are caught from before counting is announced: who then ends
-/// the run gets its report.
+/// Drains at every tick until something stops the run. `keep` gets every drain but the last, and may return
+/// the counters that get turns next. The first drain comes before anything is counted. Signals are caught
+/// before counting is announced, so a run that a signal ends from then on has a report.
 ///
 /// # Errors
 ///
@@ -48,7 +49,7 @@ pub async fn run<E: From<SessionError>>(
     finish(session, over).await
 }
 
-/// As [`run`], where other runs follow: a signal that comes between two of them stops the next.
+/// Does the same as [`run`] where other runs follow. A signal between two of them stops the next.
 ///
 /// # Errors
 ///
@@ -110,7 +111,7 @@ async fn watch<E: From<SessionError>>(
     }
 }
 
-/// As [`TasksSession::told`]; never, where no tasks are counted.
+/// Waits for records in the ring buffer of tasks. Never returns if no tasks are counted.
 async fn told(tasks: Option<&mut TasksSession>) -> Result<bool, SessionError> {
     match tasks {
         Some(tasks) => tasks.told().await,

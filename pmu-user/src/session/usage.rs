@@ -1,5 +1,5 @@
-//! What the kernel accounts to the targets by itself, to hold against what the programs saw of them: a target that ran, or read,
-//! and of which nothing was seen has no numbers, not zeros.
+//! The kernel's own accounts of the targets, to be compared with what the programs saw of them. A target that
+//! ran, or read, and of which nothing was seen has no numbers, not zeros.
 
 use std::{collections::BTreeSet, fs, path::PathBuf};
 
@@ -16,21 +16,22 @@ use crate::{
     },
 };
 
-/// `utime`, as [`after_name`] counts; `stime` follows.
+/// Position of `utime`, as [`after_name`] counts; `stime` follows.
 const UTIME_FIELD: usize = 11;
 
-/// What is held against what was seen.
+/// Account that is compared with what was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Account {
     /// CPU time in ns.
     CpuTime,
-    /// Bytes that were read from storage, as /proc/PID/io has them: reading those of others takes CAP_SYS_PTRACE.
+    /// Bytes that were read from storage, as in /proc/PID/io. Reading those of other users takes
+    /// CAP_SYS_PTRACE.
     BytesRead,
 }
 
 impl Account {
-    /// So much must have been used to be evidence. CPU time: `/proc` tells it in ticks of 10 ms, and reading it takes a moment.
-    /// Bytes: more than a page that was needed before the programs looked.
+    /// Returns the least use that is evidence. CPU time: `/proc` has it in ticks of 10 ms, and reading it
+    /// takes a moment. Bytes: more than a page that was needed before the programs looked.
     const fn evidence(self) -> u64 {
         match self {
             Self::CpuTime => 50_000_000,
@@ -38,7 +39,7 @@ impl Account {
         }
     }
 
-    /// That of a process, with the threads that it has had.
+    /// Returns the account of a process, with the threads that it has had.
     fn of_process(self, id: u32) -> Option<u64> {
         match self {
             Self::CpuTime => cpu_time(id),
@@ -46,7 +47,7 @@ impl Account {
         }
     }
 
-    /// That of a thread.
+    /// Returns the account of a thread.
     fn of_thread(self, id: u32) -> Option<u64> {
         match self {
             Self::CpuTime => {
@@ -57,7 +58,7 @@ impl Account {
         }
     }
 
-    /// That of our children which have been waited for.
+    /// Returns the account of this process's children that have been waited for.
     fn of_children(self) -> Option<u64> {
         match self {
             Self::CpuTime => children_usage().ok().map(|usage| duration_ns(usage.user + usage.system)),
@@ -65,7 +66,7 @@ impl Account {
         }
     }
 
-    /// That of a cgroup, by its folder.
+    /// Returns the account of a cgroup, by its folder.
     fn of_cgroup(self, folder: &std::path::Path) -> Option<u64> {
         match self {
             Self::CpuTime => {
@@ -76,7 +77,7 @@ impl Account {
         }
     }
 
-    /// So far; `None` if it is gone.
+    /// Returns the account so far; `None` if it is gone.
     fn of(self, what: &What) -> Option<u64> {
         match what {
             What::Owner(id) | What::Process(id) => self.of_process(*id),
@@ -89,7 +90,7 @@ impl Account {
     }
 }
 
-/// The targets, since counting started.
+/// Accounts of the targets, since counting started.
 #[derive(Debug)]
 pub(super) struct Targets {
     account: Account,
@@ -97,13 +98,13 @@ pub(super) struct Targets {
 }
 
 impl Default for Targets {
-    /// None.
+    /// Returns no targets.
     fn default() -> Self {
         Self { account: Account::CpuTime, tracked: Vec::new() }
     }
 }
 
-/// A target.
+/// A target with its account.
 #[derive(Debug)]
 struct Tracked {
     what: What,
@@ -111,32 +112,32 @@ struct Tracked {
     seen: bool,
 }
 
-/// What has an account of its own.
+/// Subject of a separate account.
 #[derive(Debug)]
 enum What {
-    /// A process that has an owner of its own.
+    /// A process that has a separate owner.
     Owner(u32),
     Process(u32),
     Thread(u32),
-    /// A cgroup's folder.
+    /// Folder of a cgroup.
     Cgroup(PathBuf),
-    /// A process that is our child, and what our children had used before.
+    /// A child process, and the use of all children before it.
     Command(u32, u64),
 }
 
-/// Owners whose requests the programs saw.
+/// Owners of requests that the programs saw.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SeenOwners {
     /// Targets by their ids.
     pub(super) targets: BTreeSet<u64>,
-    /// Were there others, which are below a target?
+    /// Whether there were others, which are below a target.
     pub(super) others: bool,
 }
 
 impl Targets {
-    /// Reads what they have used of the CPUs so far. `command`: the process that becomes the command.
+    /// Reads the CPU time that the targets have used so far. `command`: the process that becomes the command.
     pub(super) fn that_run(plan: &Plan, machine: &Machine, command: Option<u32>) -> Self {
-        // What runs on other CPUs is not seen on purpose.
+        // Tasks on other CPUs are unseen on purpose.
         if plan.cpus != machine.cpu.online {
             return Self::default();
         }
@@ -145,7 +146,7 @@ impl Targets {
         Self::begin(Account::CpuTime, what, command)
     }
 
-    /// Reads what they have read so far. Needs CAP_SYS_PTRACE for processes of others.
+    /// Reads the bytes that the targets have read so far. Needs CAP_SYS_PTRACE for processes of other users.
     pub(super) fn that_read(plan: &IoPlan, machine: &Machine, command: Option<u32>) -> Self {
         Self::begin(Account::BytesRead, what(&plan.target, plan.descend, machine, What::Owner), command)
     }
@@ -159,7 +160,7 @@ impl Targets {
         Self { account, tracked: what.into_iter().filter_map(tracked).collect() }
     }
 
-    /// Notes of whom something was seen.
+    /// Records the targets of which something was seen.
     pub(super) fn see(&mut self, drain: &TasksDrain) {
         let together = drain.counts.iter().any(|row| row.slot.slot == 0);
         for target in self.tracked.iter_mut().filter(|target| !target.seen) {
@@ -174,7 +175,7 @@ impl Targets {
         }
     }
 
-    /// Notes whose requests were seen.
+    /// Records the targets of which requests were seen.
     pub(super) fn see_owners(&mut self, owners: &SeenOwners) {
         for target in &mut self.tracked {
             target.seen = owners.others
@@ -185,7 +186,7 @@ impl Targets {
         }
     }
 
-    /// What targets used of which nothing was seen, each that used enough to be evidence.
+    /// Returns the use of each target of which nothing was seen, if it is enough to be evidence.
     pub(super) fn unseen(&self) -> impl Iterator<Item = u64> {
         let used = |target: &Tracked| {
             let used = self.account.of(&target.what).unwrap_or_default();
@@ -199,11 +200,11 @@ impl Targets {
     }
 }
 
-/// What has an account; a command has none yet.
+/// Returns the targets that have an account. A command has none yet.
 fn what(target: &Target, descend: Descend, machine: &Machine, process: impl Fn(u32) -> What) -> Vec<What> {
     match target {
         Target::System | Target::Command(_) => Vec::new(),
-        // A cgroup's account holds what is below it, which is left out on purpose.
+        // A cgroup's account includes what is below it, which is left out on purpose.
         Target::Cgroups(_) if descend == Descend::No => Vec::new(),
         Target::Processes(ids) => ids.iter().copied().map(process).collect(),
         Target::Threads(ids) => ids.iter().copied().map(What::Thread).collect(),
@@ -217,19 +218,19 @@ fn what(target: &Target, descend: Descend, machine: &Machine, process: impl Fn(u
     }
 }
 
-/// The number after `name` at the beginning of a line.
+/// Returns the number after `name` at the beginning of a line.
 fn field(path: &str, name: &str) -> Option<u64> {
     let text = fs::read_to_string(path).ok()?;
     text.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok()
 }
 
-/// Bytes read from all devices in an `io.stat` (Documentation/admin-guide/cgroup-v2.rst).
+/// Returns the bytes read from all devices in an `io.stat` (Documentation/admin-guide/cgroup-v2.rst).
 fn rbytes(stat: &str) -> u64 {
     let words = stat.split_ascii_whitespace().filter_map(|word| word.strip_prefix("rbytes="));
     words.filter_map(|bytes| bytes.parse::<u64>().ok()).fold(0, u64::saturating_add)
 }
 
-/// CPU time of all threads that a process has had in ns, in whole ticks.
+/// Returns the CPU time of all threads that a process has had, in ns, in whole ticks.
 fn cpu_time(id: u32) -> Option<u64> {
     let stat = fs::read(format!("/proc/{id}/stat")).ok()?;
     let mut times = after_name(&stat)?.skip(UTIME_FIELD).map_while(|field| field.parse::<u64>().ok());

@@ -1,4 +1,5 @@
-//! What every run waits for: signals, the end of its time, command or targets, ticks, and what is due between them.
+//! Events that every run waits for: signals, the end of its time, command or targets, ticks, and what is due
+//! between them.
 
 use std::{
     io,
@@ -27,13 +28,13 @@ use crate::{
     symbol::Naming,
 };
 
-/// Time that a command gets to react to a signal we passed on, before the report is written without it.
+/// Time that a command gets to react to a signal passed on to it, before the report is written without it.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// How often to look whether the targets are still there.
+/// Interval at which the targets are checked for existence.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Why the loop stops.
+/// Reason why the loop stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// The duration is over.
@@ -54,19 +55,19 @@ impl From<Stop> for Stopped {
     }
 }
 
-/// What comes next in a run.
+/// Next event of a run.
 pub(super) enum Moment {
     /// The run is over.
     Over(Stop),
-    /// There is no command: what was to become it could not.
+    /// There is no command: the process that was to become it could not.
     Failed(LaunchError),
-    /// What was due between two ticks.
+    /// Something is due between two ticks.
     Due,
-    /// A tick.
+    /// A tick is due.
     Tick,
 }
 
-/// A run that goes on.
+/// A run in progress.
 pub(super) struct Watch {
     started: Instant,
     ticks: Option<Interval>,
@@ -79,11 +80,11 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Lets the command go, if there is one: from now on the run takes its time.
+    /// Lets the command go, if there is one. The time of the run starts here.
     ///
     /// # Errors
     ///
-    /// It cannot be let go.
+    /// The command cannot be let go.
     pub(super) fn begin(
         tick: Option<Duration>,
         duration: Option<Duration>,
@@ -93,7 +94,7 @@ impl Watch {
         // Before the command is let go, which may get this CPU at once.
         let started = Instant::now();
         launched.as_mut().map_or(Ok(()), Launched::release)?;
-        // Beside a command the run is as long as the command, as with perf stat -p: it may outlive its targets.
+        // With a command the run is as long as the command, as with perf stat -p: it may outlive its targets.
         let ends_with = if launched.is_some() { &Target::System } else { target };
         Ok(Self {
             started,
@@ -106,7 +107,8 @@ impl Watch {
         })
     }
 
-    /// Waits for what comes next; `due` is when something is. Nothing is lost if the wait is given up.
+    /// Waits for the next event. `due` is the time at which something is due. Nothing is lost if the wait is
+    /// cancelled.
     pub(super) async fn next(&mut self, signals: &mut Signals, due: Option<Instant>) -> Moment {
         tokio::select! {
             biased;
@@ -124,17 +126,17 @@ impl Watch {
         }
     }
 
-    /// It is over.
+    /// Ends the run.
     pub(super) fn over(self, stop: Stop) -> Over {
         let Self { started, launched, status, used, .. } = self;
         Over { stop, duration: started.elapsed(), launched, status, used }
     }
 }
 
-/// A run that something has stopped.
+/// A run that was stopped.
 pub(super) struct Over {
     stop: Stop,
-    /// How long it was.
+    /// Duration of the run.
     duration: Duration,
     launched: Option<Launched>,
     status: Option<ExitStatus>,
@@ -142,7 +144,7 @@ pub(super) struct Over {
 }
 
 impl Over {
-    /// How it ended, the command included, which gets a moment to.
+    /// Returns the ending, that of the command included, which gets a moment to end.
     pub(super) async fn ending(self) -> Ending {
         let Self { stop, duration, launched, status, used } = self;
         let (workload, usage) = match (launched, status) {
@@ -180,7 +182,8 @@ async fn exited(launched: Option<&mut Launched>) -> io::Result<ExitStatus> {
     }
 }
 
-/// The command still runs. A terminal's signal has reached it too, so it gets a moment before ours is passed on.
+/// Passes the signal on to a command that still runs. A terminal's signal has reached it too, so it gets a
+/// moment before that.
 async fn pass_on(mut launched: Launched, stop: Stop) -> (Option<Workload>, Option<Usage>) {
     let number = match stop {
         Stop::Signal(number) => number,
@@ -212,10 +215,10 @@ fn ended(status: ExitStatus) -> Workload {
     }
 }
 
-/// Processes and threads end; cgroups and the system do not.
+/// Waits until the targets are gone. Processes and threads end; cgroups and the system do not.
 async fn targets_gone(target: Target) {
     let (ids, is_alive): (_, fn(&[u8]) -> bool) = match target {
-        // Its first thread may have ended long before the others.
+        // The first thread of a process may have ended long before the others.
         Target::Processes(ids) => (ids, has_tasks),
         Target::Threads(ids) => (ids, is_running),
         Target::System | Target::Cgroups(_) | Target::Command(_) => return std::future::pending().await,
@@ -226,22 +229,23 @@ async fn targets_gone(target: Target) {
     }
 }
 
-/// A zombie is gone, whether or not its parent has noticed.
+/// Returns whether a thread runs. A zombie is gone, whether or not its parent has noticed.
 fn is_running(stat: &[u8]) -> bool {
     state(stat).is_some_and(|state| !matches!(state, "Z" | "X"))
 }
 
-/// A runtime of one thread, in which a session runs.
+/// Returns a runtime of one thread, in which a session runs.
 ///
 /// # Errors
 ///
-/// The kernel refused: most often this process may not open more files.
+/// The kernel refused, most often because this process may not open more files.
 pub fn runtime() -> Result<Runtime, SessionError> {
     let built = spare_files().and_then(|()| Builder::new_current_thread().enable_all().build());
     built.map_err(|error| SessionError::Io("cannot wait for signals and time", error))
 }
 
-/// As many files can be opened as a runtime takes: tokio 1.54 panics where there is no socket left for signals.
+/// Checks that as many files can be opened as a runtime takes: tokio 1.54 panics if there is no socket left
+/// for signals.
 fn spare_files() -> io::Result<()> {
     (0..4).map(|_| UnixStream::pair()).collect::<io::Result<Vec<_>>>().map(drop)
 }
@@ -251,7 +255,7 @@ fn spare_files() -> io::Result<()> {
 pub struct Signals(Vec<(i32, Signal)>);
 
 impl Signals {
-    /// Catches them. Needs a tokio runtime.
+    /// Catches these signals. Needs a tokio runtime.
     ///
     /// # Errors
     ///
@@ -260,7 +264,8 @@ impl Signals {
         Self::of(&[SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()])
     }
 
-    /// Catches those that end a service, which has no terminal to lose: not SIGHUP, which whoever else runs in it waits for.
+    /// Catches the signals that end a service, which has no terminal to lose. SIGHUP is left to other code in
+    /// the process that waits for it.
     ///
     /// # Errors
     ///
@@ -277,7 +282,7 @@ impl Signals {
 
     async fn next(&mut self) -> i32 {
         std::future::poll_fn(|context| {
-            // Each that has not come is told to wake us.
+            // Each signal that has not come is registered to wake this task.
             let come = self
                 .0
                 .iter_mut()
@@ -287,8 +292,8 @@ impl Signals {
         .await
     }
 
-    /// From now on a signal ends the process at once, or stops looking names up while that goes on. The report is being written, so this
-    /// loop is not polled: another thread listens.
+    /// Lets a signal end the process at once, from now on. While names are looked up, the first signal stops
+    /// that instead. The report is being written, so this loop is not polled: another thread listens.
     pub fn let_the_second_kill(self, naming: Arc<Naming>) {
         std::thread::spawn(move || {
             if let Ok(runtime) = runtime() {

@@ -1,4 +1,5 @@
-//! What is mapped where in a process: the executable lines of `/proc/PID/maps` (proc_pid_maps(5)), and what the kernel tells.
+//! Mappings of a process: the executable lines of `/proc/PID/maps` (proc_pid_maps(5)), and the mappings that
+//! the kernel reports.
 
 use std::{
     collections::BTreeMap,
@@ -28,16 +29,16 @@ use crate::{
 
 /// Bytes of a process's list of mappings that are read: some 100,000 mappings.
 pub(super) const TEXT_BYTES_MAX: u64 = 16 << 20;
-/// Bytes that a process's executable mappings may take: the process chooses their number and their names.
+/// Bytes of a process's executable mappings, at most: the process chooses their number and their names.
 const BYTES_MAX: usize = 1 << 20;
-/// The same for those that the kernel tells of, which are copied when a process forks and goes on: some 500 mappings. The list of
-/// one that has more is read when a sample hits what is left out.
+/// Bytes of the mappings that the kernel reports, which are copied when a process forks: some 500 mappings.
+/// For a process with more, the list is read when a sample hits a mapping that was left out.
 const TOLD_BYTES_MAX: usize = 128 << 10;
 
-/// What an allocation takes beside what it holds.
+/// Bytes of an allocation in addition to its contents.
 const ALLOCATION_BYTES: usize = 16;
 
-/// A file, however it is called: device and inode.
+/// Identity of a file, whatever its path: device and inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct FileId {
     device: (u32, u32),
@@ -54,32 +55,32 @@ pub(super) struct Region {
     pub(super) path: Untrusted,
     /// The file, unless the mapping has none.
     pub(super) file: Option<FileId>,
-    /// Since when it was there (CLOCK_MONOTONIC, ns); 0 if the kernel did not say.
+    /// Time of the mapping (CLOCK_MONOTONIC, ns). 0 if the kernel did not report it.
     pub(super) since_ns: u64,
-    /// What the kernel said of the file when it was mapped, if it did.
+    /// Properties of the file that the kernel reported when it was mapped.
     proof: Option<Proof>,
 }
 
-/// By what a file is known again, when whoever mapped it is gone.
+/// Properties that identify a file again when the process that mapped it is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Proof {
-    /// When it was mapped (CLOCK_MONOTONIC, ns).
+    /// Time of the mapping (CLOCK_MONOTONIC, ns).
     at_ns: u64,
-    /// Generation of its inode, 0 if there is none.
+    /// Generation of the file's inode, 0 if there is none.
     generation: u64,
 }
 
 /// The executable mappings of a process, by address.
 #[derive(Debug)]
 pub(super) struct AddressMap {
-    /// Process whose they are.
+    /// Process that owns the mappings.
     pub(super) of: u32,
     regions: BTreeMap<u64, Region>,
     bytes: usize,
     bytes_max: usize,
-    /// No mapping was left out for want of room.
+    /// No mapping was left out for lack of room.
     pub(super) is_whole: bool,
-    /// Where its bytes are counted as long as it lives.
+    /// Total in which the map's bytes are counted while it exists.
     sum: Option<Arc<AtomicUsize>>,
 }
 
@@ -100,7 +101,7 @@ impl Clone for AddressMap {
 }
 
 impl AddressMap {
-    /// For what the kernel tells of; nothing is mapped yet.
+    /// Returns an empty map for mappings that the kernel reports.
     pub(super) const fn told(of: u32) -> Self {
         Self::with_room(of, TOLD_BYTES_MAX)
     }
@@ -121,8 +122,8 @@ impl AddressMap {
         map
     }
 
-    /// Adds a mapping, which takes the place of what was there, and returns the other code that was. One that does not fit any more is
-    /// left out.
+    /// Adds a mapping, which replaces what was there, and returns the other code that was replaced. A mapping
+    /// that no longer fits is left out.
     pub(super) fn insert(&mut self, mut region: Region) -> Vec<Region> {
         let mut replaced = self.cut(region.start, region.end);
         replaced.retain(|piece| {
@@ -136,7 +137,7 @@ impl AddressMap {
         replaced
     }
 
-    /// Takes out what is mapped between two addresses.
+    /// Removes and returns the mappings between two addresses.
     pub(super) fn cut(&mut self, start: u64, end: u64) -> Vec<Region> {
         let below = self.regions.range(..end).rev();
         let overlapped: Vec<u64> =
@@ -155,7 +156,7 @@ impl AddressMap {
         pieces
     }
 
-    /// Is anything mapped where a region is?
+    /// Returns whether anything is mapped where a region is.
     pub(super) fn overlaps(&self, region: &Region) -> bool {
         self.regions.range(..region.end).next_back().is_some_and(|(_, other)| other.end > region.start)
     }
@@ -181,14 +182,14 @@ impl AddressMap {
         self.bytes += bytes;
     }
 
-    /// Does something to the sum, if its bytes are counted.
+    /// Applies a change to the total, if the map's bytes are counted.
     fn count(&self, change: impl FnOnce(&AtomicUsize, usize) -> usize) {
         if let Some(sum) = &self.sum {
             change(sum, self.bytes);
         }
     }
 
-    /// The map, counted in `sum` as long as it lives.
+    /// Returns the map, counted in `sum` while it exists.
     pub(super) fn counted(mut self, sum: &Arc<AtomicUsize>) -> Self {
         self.sum = Some(Arc::clone(sum));
         self.count(|sum, bytes| sum.fetch_add(bytes, Ordering::Relaxed));
@@ -205,7 +206,8 @@ impl AddressMap {
     }
 }
 
-/// The list of what is mapped in a live process, which may wait for that process. It is an error if it is gone or must not be read.
+/// Returns the list of mappings of a live process. The read may wait for that process. Returns an error if
+/// the process is gone or its list must not be read.
 pub(super) fn text_of(tgid: u32) -> io::Result<Vec<u8>> {
     let by = |task: u32| -> io::Result<Vec<u8>> {
         let mut text = Vec::new();
@@ -218,11 +220,11 @@ pub(super) fn text_of(tgid: u32) -> io::Result<Vec<u8>> {
     {
         text = by(task)?;
     }
-    // A process that is being torn down has no mappings any more.
+    // A process that is being torn down no longer has mappings.
     if text.is_empty() { Err(Errno::SRCH.into()) } else { Ok(text) }
 }
 
-/// `start-end perms offset major:minor inode path`, the path padded and free to hold spaces.
+/// Parses `start-end perms offset major:minor inode path`. The path is padded and may contain spaces.
 fn region(line: &[u8]) -> Option<Region> {
     let mut fields = line.splitn(6, |&byte| byte == b' ');
     let mut field = || std::str::from_utf8(fields.next()?).ok();
@@ -245,21 +247,22 @@ fn region(line: &[u8]) -> Option<Region> {
     })
 }
 
-/// The mapped file. Inode 0 is none.
+/// Returns the mapped file. Inode 0 means that there is no file.
 fn file(path: &[u8], id: FileId) -> Option<FileId> {
-    // The number of a segment is not an inode (ipc/shm.c, `newseg`): it may be that of a memfd on the same device.
+    // The number of a segment is not an inode (ipc/shm.c, `newseg`): it may equal that of a memfd on the same
+    // device.
     let device = if path.starts_with(SEGMENT) { (u32::MAX, id.device.1) } else { id.device };
     (id.inode != 0).then_some(FileId { device, ..id })
 }
 
-/// What a segment of shared memory is called (shmget(2)).
+/// Prefix of the name of a shared memory segment (shmget(2)).
 const SEGMENT: &[u8] = b"/SYSV";
-/// What files are called that are memory, and on no disk (memfd_create(2), shm_open(3), mmap(2) with `MAP_SHARED | MAP_ANONYMOUS` or
-/// `MAP_HUGETLB`): code in them is a program, or was generated.
+/// Prefixes of files in memory, not on disk (memfd_create(2), shm_open(3), mmap(2) with `MAP_HUGETLB` or
+/// `MAP_SHARED | MAP_ANONYMOUS`). Code in them is a program, or was generated.
 const MEMORY: [&[u8]; 5] = [b"/memfd:", SEGMENT, b"/dev/zero", b"/dev/shm/", b"/anon_hugepage"];
 
 impl Region {
-    /// A mapping that the kernel told of.
+    /// Returns a mapping that the kernel reported.
     pub(super) fn told(at_ns: u64, mapping: Mapping) -> Self {
         let Mapping { start, end, offset, device, inode, generation, path } = mapping;
         let file = file(&path, FileId { device, inode });
@@ -274,17 +277,18 @@ impl Region {
         }
     }
 
-    /// Is its file memory, and on no disk?
+    /// Returns whether the file is memory, not on disk.
     pub(super) fn is_memory(&self) -> bool {
         MEMORY.iter().any(|begins| self.path.as_bytes().starts_with(begins))
     }
 
-    /// What of it lies between two of its addresses.
+    /// Returns the part of the mapping between two of its addresses.
     fn part(&self, start: u64, end: u64) -> Self {
         Self { start, end, offset: self.offset.saturating_add(start - self.start), ..self.clone() }
     }
 
-    /// Does another mapping have the same code wherever both are? Of code in no file that is all that can be said.
+    /// Returns whether another mapping has the same code wherever both overlap. For code in no file no more
+    /// than the path can be compared.
     pub(super) fn is_same_code(&self, other: &Self) -> bool {
         let place = |region: &Self| region.start.wrapping_sub(region.offset);
         self.file == other.file
@@ -292,16 +296,17 @@ impl Region {
             && (self.file.is_none() || place(self) == place(other))
     }
 
-    /// What a mapping takes in an address map: half of a B-tree's room is empty where addresses ascend, and a path is an
-    /// allocation of its own.
+    /// Returns the bytes of a mapping in an address map. Half of a B-tree's room is empty where addresses
+    /// ascend, and a path is a separate allocation.
     pub(super) fn bytes(&self) -> usize {
         2 * size_of::<(u64, Self)>() + ALLOCATION_BYTES + self.path.as_bytes().len()
     }
 
-    /// Opens the mapped file itself, whatever its path means here or now; where that is not allowed, the process's program or what the
-    /// path leads to in its own view, if it still is that file.
+    /// Opens the mapped file itself, whatever its path means here or now. Where that is not allowed, opens
+    /// the process's program, or the file at the path in the process's own view, if it still is the mapped
+    /// file.
     pub(super) fn open(&self, tgid: u32) -> Result<File, Errno> {
-        // By now another program may be mapped there.
+        // Another program may be mapped there by now.
         if let Ok((file, status)) = open::mapped(tgid, self.start, self.end)
             && (self.has_inode(&status)
                 || open::is_called(tgid, (self.start, self.end), &self.path.to_path(), &file))
@@ -314,21 +319,22 @@ impl Region {
         })
     }
 
-    /// Is a file's inode that of the mapped one? Device numbers of both differ on some file systems (btrfs, overlayfs).
+    /// Returns whether a file has the inode of the mapped one. The device numbers of the two differ on some
+    /// file systems (btrfs, overlayfs).
     fn has_inode(&self, status: &Stat) -> bool {
         self.file.is_some_and(|mapped| mapped.inode == status.st_ino)
     }
 
-    /// An open file, if it is the mapped one.
+    /// Returns an open file, if it is the mapped one.
     fn known(&self, opened: Result<(File, Stat), Errno>) -> Result<File, Errno> {
         let (file, status) = opened?;
-        // Somebody else may have the process's id by now.
+        // The process's id may belong to another process by now.
         let same = self.has_inode(&status) && self.proof.is_none_or(|proof| proof.holds(&file, &status));
         if same { Ok(file) } else { Err(Errno::NOENT) }
     }
 
-    /// Opens the file of a process that is gone: what its path leads to in the view of one of its `kin`, else in our own, if
-    /// that is the very file which the kernel said was mapped.
+    /// Opens the file of a process that is gone: the file at its path in the view of one of its `kin`, else
+    /// in the collector's own view. It must be the file that the kernel reported as mapped.
     pub(super) fn open_elsewhere(&self, kin: &[u32]) -> Result<File, Errno> {
         let proof = self.proof.ok_or(Errno::NOENT)?;
         let open = |root: Result<OwnedFd, Errno>, known: fn(&Self, &Stat) -> bool| {
@@ -336,11 +342,11 @@ impl Region {
             let same = known(self, &status) && proof.holds(&file, &status);
             if same { Ok(file) } else { Err(Errno::NOENT) }
         };
-        // As for `open`: there the path is of the same mount namespace, or near it.
+        // As for `open`: there the path is of the same mount namespace, or of a near one.
         let by_inode =
             |region: &Self, status: &Stat| region.file.is_some_and(|file| file.inode == status.st_ino);
         let found = kin.iter().find_map(|&kin| open(open::root_of(kin), by_inode).ok());
-        // A path in our own view is a stranger's word.
+        // A path in the collector's own view is not trusted.
         let by_device = |region: &Self, status: &Stat| {
             let device = (major(status.st_dev), minor(status.st_dev));
             region.file == Some(FileId { device, inode: status.st_ino })
@@ -350,8 +356,8 @@ impl Region {
 }
 
 impl Proof {
-    /// Is the open file the one that was mapped, and not another that has its inode by now? Its generation says so, else that
-    /// the inode has not changed since.
+    /// Returns whether the open file is the one that was mapped, and not another that has its inode by now.
+    /// The generation decides. Without one, the inode must not have changed since.
     fn holds(self, file: &File, status: &Stat) -> bool {
         match generation(file.as_fd()) {
             Ok(generation) if self.generation != 0 => generation == self.generation,

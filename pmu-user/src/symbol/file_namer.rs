@@ -1,5 +1,5 @@
-//! Names of code in single files, as a run looks them up when it ends, and frames, as it unwinds them: the collector's side, for
-//! tests that hand over files which nobody sound would write.
+//! Names of code in single files, as a run looks them up at its end, and frames, as it unwinds them. This is
+//! the collector's side, for tests with malformed files.
 
 use std::{fs::File, path::Path, time::Duration};
 
@@ -15,18 +15,18 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// What a run leaves for names.
+/// Time for names at the end of a run.
 const NAMES: Duration = Duration::from_millis(1200);
-/// What an answer about call frame information may take.
+/// Longest time for an answer about call frame information.
 const ANSWER: Duration = Duration::from_secs(1);
-/// Where the file is mapped whose frames are followed, and its stack.
+/// Address at which the file is mapped whose frames are unwound, and that of its stack.
 const MAPPED: u64 = 0x7f00_0000_0000;
 const STACK: u64 = 0x7fff_0000_0000;
-/// The vDSO's number, and the file's.
+/// Number of the vDSO, and of the file.
 const VDSO: u32 = 0;
 const FILE: u32 = 1;
 
-/// Asks symbolizer processes about files, one after the other.
+/// Requests to symbolizer processes about files, one after the other.
 #[derive(Debug)]
 pub struct FileNamer {
     namer: Symbolizer,
@@ -34,14 +34,14 @@ pub struct FileNamer {
 }
 
 impl FileNamer {
-    /// Asks processes of `program`, which is pmbpf.
+    /// Returns a namer that starts `program`, which is pmbpf.
     pub fn new(program: &Path) -> Self {
         Self { namer: Symbolizer::of(program), unwinder: Symbolizer::of(program) }
     }
 
-    /// Names of the code at offsets in an ELF file, whose debug file is `debug` if it names one.
+    /// Returns the names of the code at offsets in an ELF file. `debug` is its debug file, if it names one.
     pub fn file(&mut self, file: File, debug: Option<File>, offsets: &[u64]) -> Vec<Name> {
-        // As the tracker has it, what cannot even be identified is not asked for names.
+        // As in the tracker, a file that cannot even be identified is not searched for names.
         let (file, identity) = match self.namer.identify(&file, self.namer.within(IDENTIFYING)) {
             Ok(identity) => (Ok(file), identity),
             Err(why) => (Err(why), Identity::default()),
@@ -59,18 +59,19 @@ impl FileNamer {
         names(codes)
     }
 
-    /// Names of the code at addresses in a `perf-PID.map`.
+    /// Returns the names of the code at addresses in a `perf-PID.map`.
     pub fn perf_map(&mut self, map: File, addresses: &[u64]) -> Vec<Name> {
         let source = wanting(CodeSourceKind::PerfMap(PerfMap::open(map)), addresses);
         let deadline = self.namer.within(NAMES);
         names(functions(&mut self.namer, &source.kind, &hottest_first(&source), deadline))
     }
 
-    /// Frames of a stack that begins at an offset of an ELF file, by its call frame information; or why there are none.
+    /// Returns the number of frames of a stack that begins at an offset of an ELF file, by its call frame
+    /// information.
     ///
     /// # Errors
     ///
-    /// The file has none that can be read, or the process ended or took too long.
+    /// The file has no readable call frame information, or the process ended or took too long.
     pub fn frames(
         &mut self,
         file: &File,
@@ -94,13 +95,13 @@ impl FileNamer {
         Ok(stacks.first().map_or(0, |stack| stack.frames.len()))
     }
 
-    /// Ids of the processes that are asked now.
+    /// Returns the ids of the present processes.
     pub fn processes(&self) -> Vec<u32> {
         [&self.namer, &self.unwinder].into_iter().filter_map(Symbolizer::process).collect()
     }
 }
 
-/// A source whose code at these offsets is to be named.
+/// Returns a source whose code at these offsets is to be named.
 fn wanting(kind: CodeSourceKind, offsets: &[u64]) -> CodeSource {
     CodeSource { wanted: offsets.iter().map(|&offset| (offset, 1)).collect(), ..CodeSource::new(kind) }
 }

@@ -1,4 +1,4 @@
-//! Puts what the kernel tells on every CPU into one order.
+//! Merges the kernel's events of all CPUs in order of time.
 
 use std::os::fd::OwnedFd;
 
@@ -9,18 +9,18 @@ use crate::{
     perf::side_band::{SideBand, Told},
 };
 
-/// What the kernel tells.
+/// Event streams of the kernel.
 #[derive(Debug, Default)]
 pub(super) struct Listening {
     bands: Vec<SideBand>,
-    /// Those of CPUs that went: nothing wakes for them any more.
+    /// Streams of CPUs that went offline, which no longer wake the thread.
     over: Vec<SideBand>,
-    /// What is too new: another CPU may yet tell of something before it.
+    /// Events that are too recent: another CPU may still report an earlier one.
     waiting: Vec<Told>,
 }
 
 impl Listening {
-    /// Listens to another CPU, or anew to one that was gone.
+    /// Adds the stream of another CPU, or of one that is back online.
     pub(super) fn add(&mut self, band: SideBand) {
         for bands in [&mut self.bands, &mut self.over] {
             bands.iter_mut().filter(|old| old.cpu == band.cpu).for_each(|old| old.take(&mut self.waiting));
@@ -29,7 +29,8 @@ impl Listening {
         self.bands.push(band);
     }
 
-    /// Waits until `woken` can be read, which is then emptied, or until the kernel has reported much, at most so long.
+    /// Waits until `woken` is readable, and empties it, or until the kernel has reported much, for at most
+    /// `most`.
     pub(super) fn wait(&mut self, woken: &OwnedFd, most: Option<&Timespec>) {
         let bands = self.bands.iter().map(|band| PollFd::new(band, PollFlags::IN));
         let mut waiting: Vec<PollFd<'_>> = bands.chain([PollFd::new(woken, PollFlags::IN)]).collect();
@@ -38,13 +39,14 @@ impl Listening {
         let mut are_over =
             waiting.iter().map(|waited| waited.revents().intersects(over)).collect::<Vec<_>>().into_iter();
         self.over.extend(self.bands.extract_if(.., |_| are_over.next() == Some(true)));
-        // As many may have written to it as it takes.
+        // Up to a full pipe may have been written.
         let _ = rustix::io::read(woken, &mut [0; 4096]);
     }
 
-    /// What was told by now and not heard yet, in the order in which it happened.
+    /// Returns the events recorded up to now and not returned yet, in order of time.
     pub(super) fn hear(&mut self) -> Vec<Told> {
-        // Who tells of something has told of what led there: what is not in a ring by now cannot be before what is.
+        // A CPU records an event after its causes: an event that is not in a ring by now cannot precede one
+        // that is.
         let now_ns = monotonic_ns();
         for band in self.bands.iter_mut().chain(&mut self.over) {
             band.take(&mut self.waiting);
@@ -53,7 +55,7 @@ impl Listening {
     }
 }
 
-/// Takes out what happened up to a time, in order. What one CPU told at the same time stays in its order.
+/// Removes and returns the events up to a time, in order. Simultaneous events of one CPU keep their order.
 fn in_order(waiting: &mut Vec<Told>, until_ns: u64) -> Vec<Told> {
     waiting.sort_by_key(|told| told.at_ns);
     let due = waiting.partition_point(|told| told.at_ns <= until_ns);

@@ -1,9 +1,10 @@
-//! Where addresses lie and what they are called.
+//! Locations and names of addresses.
 //!
-//! A process may be gone when names are wanted, so the two are apart: while it lives, an address becomes a file, its build id and an offset, and
-//! the file is kept open; names are looked up at the end. It may be gone even before its address map can be read: where samples want
-//! names, the kernel records every mapping when it is made. What a process owns was made by a stranger: its files are opened in one
-//! process and read in another, and neither is waited for without end.
+//! A process may be gone when names are wanted, so locating and naming are separate. While the process lives,
+//! an address becomes a file, its build id and an offset, and the file is kept open. Names are looked up at
+//! the end. The process may be gone even before its address map can be read: where samples want names, the
+//! kernel records every mapping when it is made. The files of a process are not trusted: they are opened in
+//! one process and read in another, and each wait for these has a limit.
 
 mod address_map;
 mod child;
@@ -49,76 +50,79 @@ use crate::{
     perf::side_band::SideBand,
 };
 
-/// How long a drain waits for the places of its addresses; later ones come with the next drain.
+/// Longest wait of a drain for the locations of its addresses. Later ones come with the next drain.
 const LOCATING: Duration = Duration::from_millis(20);
 
-/// How long after its time for names the tracker is waited for: it may be in the middle of a file, on a busy machine.
+/// Longest wait for the tracker beyond its time for names: it may be in the middle of a file, on a busy
+/// machine.
 const OVERTIME: Duration = Duration::from_millis(500);
 
-/// Drains whose samples the tracker may be behind. Those of later ones are not located.
+/// Drains that the tracker may lag behind. Samples of later drains are not located.
 const BEHIND_MAX: usize = 256;
 
-/// How long what waits to be unwound may take of the time for names.
+/// Part of the time for names that pending unwinding may take.
 const UNWINDING: Duration = Duration::from_millis(500);
 
-/// How long it takes until names are looked up again in a run that does so as it goes: at first, and the longest, to which it doubles.
+/// Interval between look-ups of names during a run that names as it goes: the first, and the longest, up to
+/// which it doubles.
 const NAMING: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
 
-/// How long that may take, by the clock that stands while a CPU is waited for.
+/// Longest time of such a look-up, by the clock that stops while the process waits for a CPU.
 const NAMING_MAX: Duration = Duration::from_secs(1);
 
-/// How long a drain waits for the names of what is new, in a run that reports intervals.
+/// Longest wait of a drain for the names of new code, in a run that reports intervals.
 const WITH_NAMES: Duration = Duration::from_millis(100);
 
-/// How much longer than looking names up took CPU time is waited before it is done again.
+/// Pause before the next look-up, as a multiple of the CPU time of the last one.
 const NAMING_SHARE: u32 = 20;
 
-/// How long names may take at the end, by that clock: a report is due within two seconds of a signal.
+/// Longest time for names at the end, by that clock: a report is due within two seconds of a signal.
 const NAMING_ALL: Duration = Duration::from_millis(1200);
 
-/// After how long a run says that it is looking names up.
+/// Time after which a run reports that it is looking names up.
 const LONG: Duration = Duration::from_secs(2);
 
-/// How long a run waits for them on a host whose CPUs are busy. The thread that is waited for waits for no stranger.
+/// Longest wait of a run for names on a host whose CPUs are busy. The thread that it waits for does not wait
+/// for other users' processes.
 const NAMING_WALL: Duration = Duration::from_secs(60);
 
-/// Bytes of copied stacks that may wait.
+/// Bytes of copied stacks that may be pending.
 const COPIED_MAX: usize = 16 << 20;
 
 /// Samples as the kernel side holds them, by process and address.
 #[derive(Debug, Default)]
 pub struct Samples {
-    /// By address.
+    /// Samples by address.
     pub hot: Vec<Hit>,
-    /// By stack.
+    /// Samples by stack.
     pub stacks: Vec<HitStack>,
-    /// Waits by stack.
+    /// Off-CPU waits by stack.
     pub off_cpu: Vec<OffCpuStack>,
-    /// Addresses of the kernel that are to be named, although no sample hit them.
+    /// Kernel addresses that are to be named although no sample hit them.
     pub kernel: Vec<u64>,
 }
 
-/// Samples at one address, and when they were taken (CLOCK_MONOTONIC, ns).
+/// Samples at one address, and their times (CLOCK_MONOTONIC, ns).
 #[derive(Debug)]
 pub struct Hit {
-    /// They.
+    /// Row of the samples.
     pub row: HotRow,
-    /// The first.
+    /// Time of the first sample.
     pub first_ns: u64,
-    /// By when the last was.
+    /// Upper bound of the time of the last sample.
     pub last_ns: u64,
 }
 
-/// Samples with one stack, and when each was taken (CLOCK_MONOTONIC, ns).
+/// Samples with one stack, and the time of each (CLOCK_MONOTONIC, ns).
 #[derive(Debug)]
 pub struct HitStack {
-    /// They.
+    /// Row of the samples.
     pub row: StackRow,
-    /// When.
+    /// Times of the samples.
     pub times_ns: Vec<u64>,
 }
 
-/// Names.
+/// Names, and samples located late.
 #[derive(Debug, Default)]
 pub struct Named {
     /// Names of addresses.
@@ -133,38 +137,39 @@ impl Samples {
     }
 }
 
-/// Addresses of a stack, innermost first, each with its process: 0 for the kernel.
+/// Returns the addresses of a stack, innermost first, each with its process: 0 for the kernel.
 fn addresses<'a>(kernel: &'a [u64], tgid: u32, user: &'a [u64]) -> impl Iterator<Item = (u32, u64)> + 'a {
     let kernel = kernel.iter().map(|&address| (0, address));
     kernel.chain(calls(user).map(move |address| (tgid, address)))
 }
 
-/// User addresses of a stack, innermost first. Those that code returns to are taken for the calls before them: the next instruction may be
-/// of another line, or of another function, if the call does not return.
+/// Returns the user addresses of a stack, innermost first. A return address is replaced by that of the call
+/// before it. The next instruction may be of another line, or of another function, if the call does not
+/// return.
 fn calls(user: &[u64]) -> impl Iterator<Item = u64> + '_ {
     user.iter().zip(0..).map(|(&address, at)| if at > 0 { address.saturating_sub(1) } else { address })
 }
 
-/// When names are looked up while a run goes on.
+/// Schedule of look-ups during a run.
 #[derive(Debug)]
 enum Pace {
-    /// At this time, and so much later again, which doubles.
+    /// At `due`, and again after `after`, which doubles.
     Doubling { due: Instant, after: Duration },
-    /// With a drain from this time on. So much CPU time had been spent the last time.
+    /// With a drain from `due` on. `cpu_ns` is the CPU time spent at the last look-up.
     WithDrains { due: Instant, cpu_ns: u64 },
 }
 
-/// Processes, and what their addresses are.
+/// Symbols of processes: the locations and names of their addresses.
 #[derive(Debug)]
 pub struct Symbols {
     orders: Orders,
-    /// Behind `orders`, with which the thread ends that this waits for.
+    /// Declared after `orders`: dropping `orders` ends the thread, and this waits for its end.
     answers: Answers,
-    /// Samples whose places are still to come, in order.
+    /// Samples without locations yet, in order.
     waiting: VecDeque<Arc<Samples>>,
-    /// Does the kernel tell of mappings?
+    /// The kernel reports mappings.
     listens: bool,
-    /// When names are looked up, in a run that does so as it goes.
+    /// Schedule of look-ups, in a run that names as it goes.
     pace: Option<Pace>,
 }
 
@@ -176,12 +181,12 @@ impl Default for Symbols {
 }
 
 impl Symbols {
-    /// Opens what the kernel tells of mappings on `cpus`, so that processes need not live until their address maps are read.
-    /// Needs CAP_PERFMON.
+    /// Opens the kernel's mapping events on `cpus`, so that processes need not live until their address maps
+    /// are read. Needs CAP_PERFMON.
     ///
     /// # Errors
     ///
-    /// The kernel refused one of them; then address maps are read as before.
+    /// The kernel refused one of the events. Address maps are then read as before.
     pub fn listen(&mut self, cpus: &[Cpu]) -> io::Result<()> {
         let bands: Vec<SideBand> =
             cpus.iter().map(|&cpu| SideBand::open(cpu, cpus.len())).collect::<io::Result<_>>()?;
@@ -192,7 +197,8 @@ impl Symbols {
         Ok(())
     }
 
-    /// A CPU is back, if it was listened to: what happened there since is not known.
+    /// Opens the mapping events of a CPU that is back online, if they were open: events there since were
+    /// lost.
     pub fn listen_again(&self, cpu: Cpu, cpus: usize) {
         if self.listens
             && let Ok(band) = SideBand::open(cpu, cpus)
@@ -201,48 +207,50 @@ impl Symbols {
         }
     }
 
-    /// Records of mappings that found no room, in all.
+    /// Returns the number of mapping records lost for lack of room.
     pub fn lost(&self) -> u64 {
         self.orders.lost()
     }
 
-    /// CPU time of the symbolizer process in ns, when names were looked up last.
+    /// Returns the CPU time of the symbolizer process in ns, as of the last look-up of names.
     pub fn cpu_ns(&self) -> u64 {
         self.orders.cpu_ns()
     }
 
-    /// A process was sampled: its address map is read while it lives.
+    /// Registers a sampled process: its address map is read while it lives.
     pub fn see(&self, tgid: u32) {
         self.orders.give(Order::See(tgid));
     }
 
-    /// A process began at a time (CLOCK_MONOTONIC, ns) as a copy of `parent`.
+    /// Registers a process that began at a time (CLOCK_MONOTONIC, ns) as a copy of `parent`.
     pub fn fork(&self, parent: u32, child: u32, at_ns: u64) {
         if !self.listens {
             self.orders.give(Order::Fork { parent, child, at_ns });
         }
     }
 
-    /// The process executed another program at a time (CLOCK_MONOTONIC, ns): from then on its address map and places are void.
+    /// Registers an exec at a time (CLOCK_MONOTONIC, ns): from then on the process's address map and
+    /// locations are void.
     pub fn execute(&self, tgid: u32, at_ns: u64) {
         if !self.listens {
             self.orders.give(Order::Execute(tgid, at_ns));
         }
     }
 
-    /// From now on names of functions are looked up as the run goes, and come with [`Located::names`].
+    /// Enables look-ups of function names during the run. The names come with [`Located::names`].
     pub fn name_as_it_goes(&mut self) {
         self.orders.give(Order::NameAsItGoes);
         self.pace = Some(Pace::Doubling { due: Instant::now() + NAMING.0, after: NAMING.0 });
     }
 
-    /// From now on the names of what is new are looked up with every drain, and come with it, unless that takes too much time.
+    /// Enables look-ups of new names with every drain. The names come with it, unless the look-up takes too
+    /// much time.
     pub fn name_with_drains(&mut self) {
         self.orders.give(Order::NameAsItGoes);
         self.pace = Some(Pace::WithDrains { due: Instant::now(), cpu_ns: 0 });
     }
 
-    /// Has the names looked up of what is new, if it is time to. How long a drain waits for them.
+    /// Requests the names of new code, if a look-up is due. Returns how long a drain waits for them.
     fn name_new(&mut self) -> Duration {
         let (now, spent_ns) = (Instant::now(), self.orders.cpu_ns());
         match &mut self.pace {
@@ -255,7 +263,7 @@ impl Symbols {
                 let took = Duration::from_nanos(spent_ns.saturating_sub(*cpu_ns));
                 (*due, *cpu_ns) = (now + took * NAMING_SHARE, spent_ns);
                 self.orders.give(Order::NameNew);
-                // Names come with places.
+                // Names come with locations.
                 self.ask(Samples::default());
                 WITH_NAMES
             }
@@ -263,19 +271,21 @@ impl Symbols {
         }
     }
 
-    /// Asks for the places of samples. Where nothing answers, they come out as they are when the run is over.
+    /// Requests the locations of samples. Without an answer they are reported as they are when the run is
+    /// over.
     fn ask(&mut self, samples: Samples) {
         let samples = Arc::new(samples);
         self.orders.give(Order::Locate(Arc::clone(&samples), monotonic_ns()));
         self.waiting.push_back(samples);
     }
 
-    /// Is there room for another copy of so many bytes? Copies are in no recording, so they are unwound while the run goes on.
+    /// Returns whether there is room for another copy of `bytes` bytes. Copies are not recorded, so they are
+    /// unwound during the run.
     pub fn may_unwind(&self, bytes: usize) -> bool {
         self.orders.unwinds.waiting() + bytes <= COPIED_MAX
     }
 
-    /// Unwinds the user stacks of samples; they come with those that are located later.
+    /// Unwinds the user stacks of samples. The stacks come with samples that are located later.
     pub fn unwind(&self, snapshots: Vec<Snapshot>) {
         let bytes: usize = snapshots.iter().map(|snapshot| snapshot.stack.len()).sum();
         if !snapshots.is_empty() {
@@ -284,7 +294,7 @@ impl Symbols {
         }
     }
 
-    /// Locates samples. Returns those that are located by now; the others come with a later call.
+    /// Locates samples. Returns those located so far. The others come with a later call.
     pub fn locate(&mut self, samples: Samples) -> Located {
         if self.waiting.len() >= BEHIND_MAX {
             return unlocated(&samples);
@@ -306,13 +316,14 @@ impl Symbols {
         all
     }
 
-    /// What others see of looking names up at the end.
+    /// Returns the state of the look-up at the end, for other threads.
     pub fn naming(&self) -> Arc<Naming> {
         Arc::clone(&self.orders.naming)
     }
 
-    /// Names of everything that was located, as far as they can be had in time. Nothing can be located any more; samples whose places have
-    /// not come by then have their addresses. Where it takes long, that is said by `takes_long`, once.
+    /// Returns the names of everything that was located, as far as time permits. Nothing can be located
+    /// afterwards. Samples without locations by then keep their addresses. If it takes long, `takes_long` is
+    /// called, once.
     pub fn name_all(&mut self, takes_long: impl FnOnce(&Naming)) -> Named {
         let naming = self.naming();
         naming.begin();

@@ -1,5 +1,5 @@
-//! Looks names up at the end: functions first, of the hottest source first, then lines and inlined calls, until the time is
-//! over. A file that crashes or hangs its reader loses its own names.
+//! Look-up of names at the end of a run: functions first, of the hottest source first, then lines and inlined
+//! calls, until the time is over. A file that crashes or hangs its reader loses only its own names.
 
 use std::{cmp::Reverse, collections::BTreeMap, fs::File, time::Duration};
 
@@ -12,13 +12,14 @@ use super::{
 };
 use crate::drain::{At, Code, Name};
 
-/// How long the names of one source may take before those of the others are looked up. What has taken longer is looked up again then.
+/// Longest time for the names of one source before those of the others are looked up. A source that took
+/// longer is looked up again afterwards.
 const SOURCE: Duration = Duration::from_millis(400);
-/// How long they may take in any case, however many owners there are.
+/// Least time for the names of one source, however many owners there are.
 const LEAST: Duration = Duration::from_millis(40);
 
 impl Tracker {
-    /// Names of everything that was located, as far as they can be had until `deadline`.
+    /// Returns the names of everything that was located, as far as they can be looked up until `deadline`.
     pub(super) fn name_all(&mut self, deadline: Deadline) -> Vec<Name> {
         let mut numbers: Vec<u32> = (0..self.sources.len() as u32).collect();
         numbers.retain(|&number| !self.sources[number as usize].wanted.is_empty());
@@ -52,8 +53,9 @@ impl Tracker {
         names
     }
 
-    /// Has sources named one after the other, those of each owner in their order, always one of the owner for whom least time was spent. None has
-    /// more than [`SOURCE`], nor more than its owner's part of what is left.
+    /// Looks up sources one after the other, those of each owner in their order. The next one is always of
+    /// the owner with the least time spent. None takes more than [`SOURCE`], or more than its owner's part of
+    /// the time left.
     fn in_turns(
         &mut self,
         numbers: &[u32],
@@ -70,7 +72,7 @@ impl Tracker {
         }
     }
 
-    /// Looks up once more what took longer than a source may, with half of the time that is left.
+    /// Looks up again the sources that exceeded their time, with half of the time that is left.
     fn name_what_was_slow(&mut self, numbers: &[u32], named: &mut BTreeMap<u32, Codes>, deadline: Deadline) {
         let left = self.symbolizer.clock().left(deadline);
         let until = deadline.min(self.symbolizer.within(left / 2));
@@ -88,7 +90,7 @@ impl Tracker {
         }
     }
 
-    /// Adds whose the files are for which there was no share left.
+    /// Adds the owners of files whose share was used up.
     fn say_whose(&self, names: &mut [Name]) {
         for name in names {
             if let Err(why) = &mut name.code {
@@ -99,8 +101,8 @@ impl Tracker {
 }
 
 impl Tracker {
-    /// Looks up the functions of code that is new since the last call, without source lines. What there was no time for is
-    /// looked up the next time.
+    /// Looks up the functions of code that is new since the last call, without source lines. The rest is
+    /// looked up in the next call if time runs out.
     pub(super) fn name_new(&mut self, deadline: Deadline) {
         let with_new = |number: &u32| !self.sources[*number as usize].unnamed.is_empty();
         let numbers: Vec<u32> = (0..self.sources.len() as u32).filter(with_new).collect();
@@ -119,7 +121,7 @@ impl Tracker {
         self.named.append(&mut names);
     }
 
-    /// Functions at offsets of a source, by its number.
+    /// Returns the functions at offsets of a source, by its number.
     fn functions(&mut self, source: u32, offsets: &[u64], deadline: Deadline) -> Codes {
         self.symbolizer.charge(&self.sources[source as usize].owners);
         let kind = &self.sources[source as usize].kind;
@@ -131,7 +133,8 @@ impl Tracker {
         codes
     }
 
-    /// Functions of the kernel: those that came or went as they were known then, and the others as it has them now.
+    /// Returns functions of the kernel: dynamic ones as they were known then, and the others as the kernel
+    /// has them now.
     fn kernel_functions(&mut self, offsets: &[u64], deadline: Deadline) -> Codes {
         let known = |&offset: &u64| Some((offset, self.kernel_code.name(offset)?));
         let mut codes: Codes = offsets.iter().filter_map(known).collect();
@@ -144,7 +147,7 @@ impl Tracker {
         codes
     }
 
-    /// Adds functions that a JIT's dump has and its map does not.
+    /// Adds functions that are in a JIT's dump but not in its map.
     fn add_jitted(&mut self, source: u32, codes: &mut Codes, deadline: Deadline) {
         let CodeSourceKind::PerfMap(map) = &self.sources[source as usize].kind else { return };
         let Some(dump) = self.jit_dump(map.program).and_then(|file| file.try_clone().ok()) else { return };
@@ -157,7 +160,7 @@ impl Tracker {
     }
 }
 
-/// What is known of code.
+/// Returns the name of code, or the reason why it has none.
 pub(super) fn name(at: At, code: Result<Code, Why>) -> Name {
     let begins = match code {
         Err(Why::InFunction(offset)) => Some(offset),
@@ -173,7 +176,7 @@ pub(super) fn hottest_first(source: &CodeSource) -> Vec<u64> {
     offsets.into_iter().map(|(_, offset)| offset).collect()
 }
 
-/// Functions at offsets of a source.
+/// Returns the functions at offsets of a source.
 pub(super) fn functions(
     symbolizer: &mut Symbolizer,
     source: &CodeSourceKind,
@@ -207,7 +210,7 @@ pub(super) fn functions(
     }
 }
 
-/// Adds what DWARF says: lines, inlined calls, and functions that have no symbol.
+/// Adds the names from DWARF: lines, inlined calls, and functions that have no symbol.
 pub(super) fn add_lines(
     symbolizer: &mut Symbolizer,
     image: &Image,
@@ -228,7 +231,7 @@ pub(super) fn add_lines(
     {
         let (Ok(mut found), Some(known)) = (found, codes.get_mut(&offset)) else { continue };
         if let Ok(known) = known {
-            // The symbol is what perf shows, and what tells versions of a function apart.
+            // The symbol is the name that perf shows, and it distinguishes versions of a function.
             found.function.clone_from(&known.function);
         }
         if !found.function.is_empty() {
@@ -237,12 +240,12 @@ pub(super) fn add_lines(
     }
 }
 
-/// A request's files. A file that is shared needs the debug file before it.
+/// Returns a request's files. A shared file needs the debug file before it.
 pub(super) fn with<'a>(file: &'a File, debug: Option<&'a File>, shared: Option<&'a File>) -> Vec<&'a File> {
     [Some(file), debug, debug.and(shared)].into_iter().flatten().collect()
 }
 
-/// Asks for all offsets, the first ones first, in requests of a size that can be answered.
+/// Requests all offsets, the first ones first, in requests of a size that can be answered.
 fn ask_all(
     symbolizer: &mut Symbolizer,
     request: &dyn Fn(Vec<u64>) -> Request,
@@ -269,12 +272,12 @@ fn ask_all(
     codes
 }
 
-/// The address that an offset in a JIT's map stands for.
+/// Returns the address for an offset in a JIT's map.
 fn address(offset: u64) -> u64 {
     At { source: u32::MAX, offset }.address()
 }
 
-/// Addresses in a JIT's map, each with how long the map was when it was sampled.
+/// Returns addresses in a JIT's map, each with the least and greatest length of the map when it was sampled.
 fn with_lengths(map: &PerfMap, offsets: &[u64]) -> Vec<(u64, u64, u64)> {
     let with = |&offset: &u64| {
         let (address, span) = At { source: u32::MAX, offset }.address_and_number();

@@ -1,6 +1,7 @@
-//! Opens the files of strangers: regular files only, without waiting, following nothing, in the stranger's view and never in
-//! ours. What cannot be opened so is not opened. Calls that a stranger can make wait for ever, such as opening a file on a mount that
-//! is not served, are made by another process (`ask`), which is left behind after a while (`patience`).
+//! Opening of other users' files: regular files only, without blocking, without following links out, in the
+//! view of the other process and never in the collector's. A file that cannot be opened so is not opened.
+//! Some calls can be blocked for ever, such as opening a file on a mount that is not served. These are made
+//! by another process (`ask`), which is left behind after a while (`patience`).
 
 mod ask;
 mod patience;
@@ -24,7 +25,7 @@ pub(super) use self::{
 };
 use crate::machine::stat::state;
 
-/// Opens the file at `path` below a folder, in which absolute links begin again at the folder and none leads out.
+/// Opens the file at `path` below a folder. Absolute links start again at the folder, and none leads out.
 pub(super) fn below(folder: impl AsFd, path: &Path) -> Result<(File, Stat), Errno> {
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
     let found =
@@ -32,19 +33,20 @@ pub(super) fn below(folder: impl AsFd, path: &Path) -> Result<(File, Stat), Errn
     regular(&found)
 }
 
-/// The same, with a link at its end followed as far as it leads to a file below the folder.
+/// Opens a file in the same way, following a link at its end as far as it leads to a file below the folder.
 pub(super) fn within(folder: impl AsFd, path: &Path) -> Result<(File, Stat), Errno> {
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
     regular(&openat2(folder, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve)?)
 }
 
-/// The root folder as a process sees it. Needs the right to trace it (proc_pid_root(5)).
+/// Opens the root folder as a process sees it. Needs the permission to trace it (proc_pid_root(5)).
 pub(super) fn root_of(tgid: u32) -> Result<OwnedFd, Errno> {
     let root = |task: u32| folder(Path::new(&format!("/proc/{task}/root")));
     root(tgid).or_else(|error| other_task(tgid).map_or(Err(error), root))
 }
 
-/// A task by which /proc shows a process whose first thread has ended before the others; `None` if it has not.
+/// Returns a task by which /proc shows a process whose first thread has ended before the others. Returns
+/// `None` if that thread has not ended.
 pub(super) fn other_task(tgid: u32) -> Option<u32> {
     let ended = |task: &u32| {
         let stat = fs::read(format!("/proc/{task}/stat")).unwrap_or_default();
@@ -55,13 +57,13 @@ pub(super) fn other_task(tgid: u32) -> Option<u32> {
     if ended(&tgid) { tasks().find(|task| !ended(task)) } else { None }
 }
 
-/// A folder of this host.
+/// Opens a folder of this host.
 pub(super) fn folder(path: &Path) -> Result<OwnedFd, Errno> {
     open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// Opens what is mapped in a process between two addresses, whatever its path means by now. Needs CAP_SYS_ADMIN or
-/// CAP_CHECKPOINT_RESTORE (fs/proc/base.c, `proc_map_files_get_link`).
+/// Opens the file that is mapped in a process between two addresses, whatever its path means by now. Needs
+/// CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE (fs/proc/base.c, `proc_map_files_get_link`).
 pub(super) fn mapped(tgid: u32, start: u64, end: u64) -> Result<(File, Stat), Errno> {
     let find = |task: u32| {
         let link = format!("/proc/{task}/map_files/{start:x}-{end:x}");
@@ -70,24 +72,25 @@ pub(super) fn mapped(tgid: u32, start: u64, end: u64) -> Result<(File, Stat), Er
     regular(&find(tgid).or_else(|error| other_task(tgid).map_or(Err(error), find))?)
 }
 
-/// Opens the program that a process executes, wherever it lies (proc_pid_exe(5)). Needs the right to trace it.
+/// Opens the program that a process executes, wherever it is (proc_pid_exe(5)). Needs the permission to trace
+/// it.
 pub(super) fn program(tgid: u32) -> Result<(File, Stat), Errno> {
     let found = open(format!("/proc/{tgid}/exe"), OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     regular(&found)
 }
 
-/// Is a file, which is mapped in a process between two addresses, called so? Only of overlayfs, whose inodes have other numbers
-/// than those that the kernel gives for their mappings.
+/// Returns whether a file that is mapped in a process between two addresses has this path. Applies to
+/// overlayfs only, where the inode numbers of files differ from those in the kernel's mappings.
 pub(super) fn is_called(tgid: u32, (start, end): (u64, u64), path: &Path, file: &File) -> bool {
     let is_overlay = fstatfs(file).is_ok_and(|status| status.f_type as u64 == OVERLAYFS);
     is_overlay
         && fs::read_link(format!("/proc/{tgid}/map_files/{start:x}-{end:x}")).is_ok_and(|link| link == path)
 }
 
-/// `OVERLAYFS_SUPER_MAGIC` (include/uapi/linux/magic.h).
+/// Magic number of overlayfs: `OVERLAYFS_SUPER_MAGIC` (include/uapi/linux/magic.h).
 const OVERLAYFS: u64 = 0x794c_7630;
 
-/// Opens for reading what was only found so far, if it is a regular file. A pipe or a device is never opened.
+/// Opens a path descriptor for reading, if it is a regular file. A pipe or a device is never opened.
 fn regular(found: &OwnedFd) -> Result<(File, Stat), Errno> {
     let status = fstat(found)?;
     if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
@@ -98,10 +101,11 @@ fn regular(found: &OwnedFd) -> Result<(File, Stat), Errno> {
     Ok((File::from(file), status))
 }
 
-/// What opening the files of others' processes takes.
+/// Returns the capabilities needed to open files of other users' processes.
 pub(super) fn rights() -> CapabilitySet {
     let rights = CapabilitySet::SYS_PTRACE | CapabilitySet::DAC_READ_SEARCH;
-    // Files that are mapped are opened with the one, where the kernel knows it (Linux 5.9), else with the other.
+    // Mapped files are opened with CAP_CHECKPOINT_RESTORE where the kernel has it (Linux 5.9), else with
+    // CAP_SYS_ADMIN.
     let held = capabilities(None).map_or(CapabilitySet::empty(), |held| held.permitted);
     let files = CapabilitySet::CHECKPOINT_RESTORE;
     rights | if held.contains(files) { files } else { CapabilitySet::SYS_ADMIN }

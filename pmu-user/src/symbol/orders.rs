@@ -1,4 +1,5 @@
-//! What the thread is told that follows processes, in order, and what it says. Between orders it listens to the kernel.
+//! Orders to the thread that tracks processes, and its answers. Between orders the thread reads the kernel's
+//! events.
 
 use std::{
     os::fd::OwnedFd,
@@ -22,14 +23,15 @@ use rustix::{
 use super::{NAMING_ALL, NAMING_MAX, Named, Naming, OVERTIME, Samples, Snapshot, open, tracker::Tracker};
 use crate::{drain::Located, machine::privilege::keep_only, perf::side_band::SideBand};
 
-/// How often the maps that JITs write are looked at.
+/// Interval at which the maps that JITs write are measured.
 const MEASURE_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
-/// The niceness of the thread, where it may have it and pmbpf was given none to be polite, so that names come soon on a host whose CPUs are busy: beside ten busy tasks of its
-/// cgroup it has half of a CPU, not a tenth.
+/// Niceness of the thread, where it is permitted and pmbpf's own is not positive, so that names come soon on
+/// a host whose CPUs are busy. Next to ten busy tasks of its cgroup the thread gets half of a CPU, not a
+/// tenth.
 const NICE: i32 = -10;
 
-/// What the tracker is told, in order.
+/// Orders to the tracker, in sequence.
 pub(super) enum Order {
     See(u32),
     Fork {
@@ -37,32 +39,33 @@ pub(super) enum Order {
         child: u32,
         at_ns: u64,
     },
-    /// A process, and when.
+    /// A process, and the time of its exec.
     Execute(u32, u64),
     Listen(SideBand),
-    /// Samples, and when their drain was done.
+    /// Samples, and the time of their drain.
     Locate(Arc<Samples>, u64),
     Unwind(Vec<Snapshot>),
-    /// Names are looked up as the run goes.
+    /// Names are looked up during the run.
     NameAsItGoes,
     NameNew,
-    /// Until then by the clock that never stands.
+    /// Deadline by the clock that never stops.
     NameAll(Instant),
 }
 
-/// What it says.
+/// Answer of the tracker.
 pub(super) enum Answer {
     Located(Located),
     Named(Named),
 }
 
-/// Takes what it says. Dropped after [`Orders`], it waits for the thread's end, and so for that of the processes that read the files of
-/// others: one that nobody waits for stays as a zombie where the first process of a container does not either.
+/// Receiver of the answers. Dropped after [`Orders`], it waits for the end of the thread, and so for that of
+/// the processes that read the files of others. An unreaped process would stay as a zombie where the first
+/// process of a container does not reap.
 #[derive(Debug)]
 pub(super) struct Answers(Receiver<Answer>);
 
 impl Answers {
-    /// The next one, if it comes by then.
+    /// Returns the next answer, if it comes in time.
     pub(super) fn next(&self, until: Instant) -> Option<Answer> {
         self.0.recv_timeout(until.saturating_duration_since(Instant::now())).ok()
     }
@@ -71,48 +74,49 @@ impl Answers {
 impl Drop for Answers {
     fn drop(&mut self) {
         let until = Instant::now() + OVERTIME;
-        // The thread's end of it is dropped last.
+        // The thread drops its sender last.
         while self.next(until).is_some() {}
     }
 }
 
-/// Gives orders. The thread ends when this does.
+/// Sender of orders. The thread ends when it is dropped.
 #[derive(Debug)]
 pub(super) struct Orders {
     orders: Sender<Order>,
-    /// Wakes the thread; dropped after `orders`, so that it finds them over. Without it nobody listens.
+    /// Wakes the thread. Dropped after `orders`, so that the thread finds them closed. Without it there is no
+    /// thread.
     wake: Option<OwnedFd>,
-    /// Records of the kernel that found no room.
+    /// Records lost by the kernel for lack of room.
     lost: Arc<AtomicU64>,
-    /// CPU time of the symbolizer process, in ns, as it was after names were looked up.
+    /// CPU time of the symbolizer process, in ns, after the last look-up of names.
     cpu_ns: Arc<AtomicU64>,
-    /// What the thread sees of what waits to be unwound, and of the time.
+    /// Pending unwinding, and its deadline.
     pub(super) unwinds: Arc<Unwinds>,
-    /// What others see of looking names up at the end.
+    /// State of the look-up at the end, for other threads.
     pub(super) naming: Arc<Naming>,
 }
 
-/// What both sides know of unwinding.
+/// State of unwinding that both threads share.
 #[derive(Debug, Default)]
 pub(super) struct Unwinds {
-    /// Bytes of stacks that wait.
+    /// Bytes of pending stacks.
     waiting: AtomicUsize,
-    /// When what still waits is given up, because the run is over.
+    /// Deadline of pending stacks, once the run is over.
     until: OnceLock<Instant>,
 }
 
 impl Unwinds {
-    /// Bytes of stacks that wait.
+    /// Returns the bytes of pending stacks.
     pub(super) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// More bytes wait.
+    /// Adds bytes of pending stacks.
     pub(super) fn add(&self, bytes: usize) {
         self.waiting.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// The run is over: what waits until then is given up.
+    /// Sets the deadline of pending stacks at the end of the run.
     pub(super) fn end(&self, until: Instant) {
         let _ = self.until.set(until);
     }
@@ -125,7 +129,7 @@ impl std::fmt::Debug for Order {
 }
 
 impl Orders {
-    /// Starts the thread. Without it nobody answers, and addresses stay without places.
+    /// Starts the thread. Without it there are no answers, and addresses stay without locations.
     pub(super) fn start() -> (Self, Answers) {
         let (orders, received) = channel();
         let (answers_to, answers) = channel();
@@ -147,7 +151,7 @@ impl Orders {
         (Self { orders, wake, lost, cpu_ns, unwinds, naming }, Answers(answers))
     }
 
-    /// Without a thread.
+    /// Returns a sender without a thread.
     #[cfg(test)]
     pub(super) fn to_no_thread() -> (Self, Answers) {
         let (lost, cpu_ns, unwinds) = (Arc::default(), Arc::default(), Arc::default());
@@ -155,10 +159,10 @@ impl Orders {
         (Self { orders: channel().0, wake: None, lost, cpu_ns, unwinds, naming }, Answers(channel().1))
     }
 
-    /// Gives an order. Is there anybody to take it?
+    /// Sends an order. Returns whether there is a thread to take it.
     pub(super) fn give(&self, order: Order) -> bool {
         let given = self.orders.send(order).is_ok();
-        // A pipe that is full wakes as well.
+        // A full pipe wakes the thread as well.
         given
             && self
                 .wake
@@ -166,18 +170,18 @@ impl Orders {
                 .is_some_and(|wake| matches!(rustix::io::write(wake, &[0]), Ok(_) | Err(Errno::AGAIN)))
     }
 
-    /// Records of the kernel that found no room, in all.
+    /// Returns the number of records lost by the kernel for lack of room.
     pub(super) fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
 
-    /// CPU time of the symbolizer process, in ns, as it was after names were looked up.
+    /// Returns the CPU time of the symbolizer process, in ns, after the last look-up of names.
     pub(super) fn cpu_ns(&self) -> u64 {
         self.cpu_ns.load(Ordering::Relaxed)
     }
 }
 
-/// The thread.
+/// State of the thread.
 struct Worker {
     received: Receiver<Order>,
     answers: Sender<Answer>,
@@ -189,7 +193,7 @@ struct Worker {
 
 impl Worker {
     fn serve(self, woken: &OwnedFd) {
-        // The processes that it starts inherit it: who reads a report waits for them.
+        // The processes that it starts inherit the niceness: a report waits for them.
         if getpriority_process(None).is_ok_and(|niceness| niceness <= 0) {
             let _ = setpriority_process(None, NICE);
         }
@@ -212,7 +216,7 @@ impl Worker {
         }
     }
 
-    /// Follows an order, knowing all that happened before it was given.
+    /// Executes an order, after all events that precede it.
     fn follow(&self, tracker: &mut Tracker, order: Order) -> Option<Answer> {
         self.hear(tracker);
         match order {
@@ -250,12 +254,13 @@ impl Worker {
     }
 }
 
-/// CPU time of the processes that read the files of others, in ns.
+/// Returns the CPU time of the processes that read the files of others, in ns.
 fn cpu_ns(tracker: &Tracker) -> u64 {
     tracker.symbolizer.cpu_ns() + tracker.unwinding.cpu_ns() + tracker.patience.cpu_ns()
 }
 
-/// What naming takes: opening the files of others' processes, and the kernel's symbols, for which a program asks it, or its list.
+/// Returns the capabilities that naming needs: to open files of other users' processes, and to read the
+/// kernel's symbols by a program or from its list.
 fn rights() -> CapabilitySet {
     open::rights() | CapabilitySet::SYSLOG | CapabilitySet::BPF | CapabilitySet::PERFMON
 }

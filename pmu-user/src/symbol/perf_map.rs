@@ -1,5 +1,6 @@
-//! The map that a JIT writes of its code, `/tmp/perf-PID.map`, which has no times: what an address was called at a time follows from how long
-//! the map was then. It is looked at as the run goes; only its length is, so that costs nothing.
+//! Map that a JIT writes of its code, `/tmp/perf-PID.map`. It has no times: the name of an address at a time
+//! follows from the length of the map at that time. During the run only the length is read, which costs next
+//! to nothing.
 
 use std::{
     fs::File,
@@ -10,33 +11,33 @@ use std::{
 use super::open;
 use crate::machine::monotonic_ns;
 
-/// How often at most a map is looked for while samples are located: each address of a JIT is new once.
+/// Shortest interval between searches for a map while samples are located: each address of a JIT is new once.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How often it is looked for while no sample asks for it.
+/// Searches for a map without a sample that needs it, at most.
 const LOOKS_MAX: u32 = 6;
-/// Lengths that are kept of one map, and the spans between them in which samples were taken.
+/// Lengths of one map that are kept, and the spans between them in which samples were taken.
 const LENGTHS_MAX: usize = 4096;
-/// Addresses that are kept apart by span, beyond the first span of each.
+/// Addresses that are kept separately by span, beyond the first span of each.
 const APART_MAX: usize = 4096;
 
-/// The map of a process whose code is in no file, which it writes itself.
+/// Map of a process whose code is in no file, written by the process itself.
 #[derive(Debug)]
 pub(super) struct PerfMap {
-    /// The process, and when its program began.
+    /// Process, and the start time of its program.
     pub(super) program: (u32, u64),
-    /// The file as it was last found, with its inode, if it was.
+    /// File as last found, with its inode.
     pub(super) file: Option<(File, u64)>,
-    /// When it was last looked for.
+    /// Time of the last search.
     looked: Option<Instant>,
-    /// How often it was.
+    /// Number of searches.
     looks: u32,
     lengths: Vec<Length>,
-    /// What samples of span 1, 2, … saw of the map: it was at least and at most so long.
+    /// Least and greatest length of the map for samples of span 1, 2, …
     spans: Vec<(u64, u64)>,
     apart: usize,
 }
 
-/// How long a map was, from when on and until when.
+/// Length of a map, with the times from which and until which it held.
 #[derive(Clone, Copy, Debug)]
 struct Length {
     from_ns: u64,
@@ -45,39 +46,40 @@ struct Length {
 }
 
 impl PerfMap {
-    /// Of a process, not looked for yet.
+    /// Returns the map of a process, without a search yet.
     pub(super) const fn of(program: (u32, u64)) -> Self {
         Self { program, file: None, looked: None, looks: 0, lengths: Vec::new(), spans: Vec::new(), apart: 0 }
     }
 
-    /// An open one, of which nothing else is known.
+    /// Returns the map of an open file, of which nothing else is known.
     pub(super) fn open(file: File) -> Self {
         Self { file: Some((file, 1)), ..Self::of((1, 0)) }
     }
 
-    /// It is looked for now.
+    /// Registers a search.
     pub(super) fn look(&mut self) {
         self.looked = Some(Instant::now());
         self.looks += 1;
     }
 
-    /// Is it to be looked for although no sample asks for it? The longer it was not there, the less often.
+    /// Returns whether a search is due without a sample that needs it. The interval grows with the number of
+    /// searches.
     pub(super) fn is_due(&self) -> bool {
         let after = LOOK_EVERY.saturating_mul(1 << self.looks.min(10));
         self.file.is_none() && self.looks < LOOKS_MAX && self.looked.is_none_or(|at| at.elapsed() >= after)
     }
 
-    /// Will it be looked at, or for, again?
+    /// Returns whether the map is measured or searched for again.
     pub(super) const fn is_watched(&self) -> bool {
         self.file.is_some() || self.looks < LOOKS_MAX
     }
 
-    /// Was it looked for a moment ago?
+    /// Returns whether a search was made a moment ago.
     pub(super) fn was_looked_for(&self) -> bool {
         self.looked.is_some_and(|looked| looked.elapsed() < LOOK_EVERY)
     }
 
-    /// It was found.
+    /// Registers the file that a search found.
     pub(super) fn found(&mut self, (file, inode): (File, u64)) {
         if self.file.as_ref().is_some_and(|(_, known)| *known != inode) {
             self.begin_anew();
@@ -86,7 +88,7 @@ impl PerfMap {
         self.measure();
     }
 
-    /// Keeps how long it is now.
+    /// Adds the present length.
     pub(super) fn measure(&mut self) {
         let Some(bytes) = self.file.as_ref().and_then(|(file, _)| Some(file.metadata().ok()?.len())) else {
             return;
@@ -98,7 +100,7 @@ impl PerfMap {
         let room = self.lengths.len() < LENGTHS_MAX;
         match self.lengths.last_mut() {
             Some(last) if last.bytes == bytes => last.until_ns = now_ns,
-            // It was written anew: what it said before is not there any more.
+            // The map was written again: its earlier contents are gone.
             Some(last) if last.bytes > bytes => {
                 self.begin_anew();
                 self.lengths.push(Length { from_ns: 0, until_ns: now_ns, bytes });
@@ -112,12 +114,13 @@ impl PerfMap {
 
     fn begin_anew(&mut self) {
         self.lengths.clear();
-        // Their samples may have been of other code.
+        // Their samples may be of other code.
         self.spans.fill((0, u64::MAX));
     }
 
-    /// The number of the span in which samples at an address were taken from `first_ns` to `last_ns`; 0 if they are not kept apart. `is_new`
-    /// says of a number whether the address was not sampled in that span before.
+    /// Returns the number of the span in which samples at an address were taken, from `first_ns` to
+    /// `last_ns`. Returns 0 if they are not kept separately. `is_new` returns of a number whether the address
+    /// was not sampled in that span before.
     pub(super) fn span(&mut self, (first_ns, last_ns): (u64, u64), is_new: impl Fn(u16) -> bool) -> u16 {
         let begun = self.lengths.partition_point(|length| length.from_ns <= first_ns);
         let until = self.lengths.partition_point(|length| length.until_ns < last_ns);
@@ -133,7 +136,7 @@ impl PerfMap {
             }
         };
         let number = number as u16;
-        // While it does not grow, there is one span.
+        // While the map does not grow, there is one span.
         if number > 1 && is_new(number) {
             if self.apart >= APART_MAX {
                 return 0;
@@ -143,24 +146,26 @@ impl PerfMap {
         number
     }
 
-    /// How long it was before it was first looked at: of a process that was there before, as long as it was then.
+    /// Returns the length before the first measurement: that of the first measurement for a process that was
+    /// there before.
     fn before(&self) -> u64 {
         let first = self.lengths.first().map_or(0, |first| first.bytes);
         if self.program.1 == 0 { first } else { 0 }
     }
 
-    /// Of samples of a span: how long the map was at least and at most. Those that are not kept apart saw any of it.
+    /// Returns the least and the greatest length of the map for samples of a span. Samples that are not kept
+    /// separately may be of any length.
     pub(super) fn lengths_of(&self, span: u16) -> (u64, u64) {
         let known = usize::from(span).checked_sub(1).and_then(|span| self.spans.get(span));
         known.copied().unwrap_or_else(|| (self.before(), u64::MAX))
     }
 
-    /// Looks for the file of a live process: it must be a regular file of the process's user, or of root.
+    /// Finds the file of a live process. It must be a regular file of the process's user, or of root.
     pub(super) fn find(tgid: u32) -> Option<(File, u64)> {
         let status = std::fs::read_to_string(format!("/proc/{tgid}/status")).ok()?;
         let field =
             |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::split_whitespace);
-        // The process calls itself as its own namespace does, and is who acts.
+        // The name has the process id of the innermost namespace, and the owner is the effective user.
         let inner: u32 = field("NStgid:")?.next_back()?.parse().ok()?;
         let user: u32 = field("Uid:")?.nth(1)?.parse().ok()?;
         let root = open::root_of(tgid).ok()?;
@@ -192,7 +197,7 @@ mod tests {
         assert_eq!(lengths(350, 350), Some((30, 30)));
         assert_eq!(lengths(150, 350), Some((10, 30)));
         assert_eq!(lengths(350, 450), None, "not looked at since");
-        // Written anew, it says nothing of what was before.
+        // A map written again has nothing of its earlier contents.
         let span = map.span((150, 150), new);
         map.measured(500, 20);
         assert_eq!(map.lengths_of(span), (0, u64::MAX));

@@ -1,9 +1,11 @@
-//! Address maps by process: what the kernel told of it, its own, read while it lives, or that of the process it was forked from.
+//! Address maps by process: the map that the kernel reported, the process's own, read while it lives, or that
+//! of the process from which it was forked.
 //!
-//! A process may be gone before user space can look. Until it executes another program its address map is a copy of its
-//! parent's, so that one names its addresses: the map as it was at the parent's first fork, or read since, and if there is
-//! none, as it is when it is needed, provided that the parent has executed nothing since. From the program that it executes
-//! on, the kernel has told of everything that it mapped, where the kernel is listened to.
+//! A process may be gone before user space can read its map. Until it executes another program its address
+//! map is a copy of its parent's, so the parent's map locates its addresses. That map is the one at the
+//! parent's first fork, or one read since. If there is none, it is read on demand, provided that the parent
+//! has executed nothing since. After an exec the kernel reports every mapping, where mapping events are
+//! recorded.
 
 mod history;
 mod seen;
@@ -27,89 +29,92 @@ use self::{
 use super::address_map::{AddressMap, Region};
 use crate::{drain::At, machine::monotonic_ns};
 
-/// Processes kept at a time. The one that began first goes first, and is met anew if it is sampled again.
+/// Processes kept at a time. The one that began first is dropped first, and is added again if it is sampled
+/// again.
 const PROCESSES_MAX: usize = 8192;
-/// Bytes that all their address maps may take.
+/// Bytes of all address maps together, at most.
 const MAP_BYTES_MAX: usize = 16 << 20;
-/// Addresses that are remembered. They are located again where that is forgotten.
+/// Located addresses that are kept. Dropped addresses are located again.
 const LOCATED_MAX: usize = 1 << 17;
-/// Why an address is nowhere whose process's map is known.
+/// Reason why an address cannot be located although the process's map is known.
 pub(super) const UNMAPPED: &str = "no executable mapping holds the address";
-/// How far up the ancestors to look for a map.
+/// Ancestors that are searched for a map, at most.
 const ANCESTORS_MAX: usize = 8;
-/// Files of one process that are opened before a sample has hit them: it may be gone then.
+/// Files of one process that are opened before a sample has hit them, because the process may be gone then.
 pub(super) const FILES_AHEAD_MAX: usize = 128;
 
 /// A process since its fork, or since it executed its program.
 #[derive(Debug, Default)]
 struct Process {
-    /// Tells it from others that had its id, and from what it was before it executed another program.
+    /// Number that distinguishes it from others that had its id, and from itself before an exec.
     program: u64,
-    /// When it began (CLOCK_MONOTONIC, ns); 0 if that was before anything was known of it.
+    /// Start time (CLOCK_MONOTONIC, ns). 0 if the process began before anything was known of it.
     begun_ns: u64,
     maps: Maps,
-    /// When its map was read last; 0 if it was not.
+    /// Time of the last read of its map. 0 if it was not read.
     read_ns: u64,
-    /// What was there before, of others that had its id, too.
+    /// Earlier mappings, also of other processes that had its id.
     history: History,
-    /// Nobody has to look for its map any more.
+    /// The map needs no further search.
     is_settled: bool,
-    /// Something of it was not told: its map may be another by now.
+    /// An event was lost: its map may have changed.
     is_doubtful: bool,
     /// The kernel has reported every mapping since its program began.
     is_reported: bool,
-    /// Its address map cannot be read any more.
+    /// The address map can no longer be read.
     is_gone: bool,
-    /// Samples hit it: its files are wanted. So many have been asked for.
+    /// Files requested ahead of samples. Set once samples hit the process.
     files_ahead: Option<usize>,
-    /// It forked: its map is that of then, or later. It may have been sampled before its libraries were mapped.
+    /// The process has forked: its map is that of the fork, or later. It may have been sampled before its
+    /// libraries were mapped.
     has_forked: bool,
-    /// Who forked it, and the program that was.
+    /// Parent process, and the program that it ran then.
     parent: Option<(u32, u64)>,
-    /// Addresses that were located since anything was replaced, and where.
+    /// Addresses located since the last replacement, with their locations.
     located: HashMap<u64, At>,
     vain: Vain,
 }
 
 impl Process {
-    /// Are all of its mappings known, also where its address map cannot be read any more?
+    /// Returns whether all of its mappings are known, even if its address map can no longer be read.
     fn knows_all_mappings(&self) -> bool {
         self.is_reported && !self.is_doubtful && self.maps.told.as_ref().is_some_and(|told| told.is_whole)
     }
 }
 
-/// Processes met so far.
+/// Processes seen so far.
 #[derive(Debug, Default)]
 pub(super) struct Processes {
     of: HashMap<u32, Process>,
-    /// As they began; those that have another program by now are none.
+    /// Processes in order of start. Entries that have executed another program since are stale.
     oldest: VecDeque<(u32, u64)>,
     programs: u64,
-    /// Bytes that address maps take.
+    /// Bytes of all address maps.
     map_bytes: Arc<AtomicUsize>,
     /// Addresses that were located since they were last forgotten.
     located: usize,
-    /// Does the kernel tell of everything that is mapped?
+    /// The kernel reports every mapping.
     pub(super) are_told: bool,
-    /// When the last drain was done (CLOCK_MONOTONIC, ns).
+    /// Time of the last drain (CLOCK_MONOTONIC, ns).
     drained_ns: u64,
-    /// Processes that ended, each with its number then, and when that was.
+    /// Processes that ended: id, program number, and time.
     over: VecDeque<(u32, u64, u64)>,
-    /// Processes in which something was replaced.
+    /// Processes in which a mapping was replaced.
     changed: HashSet<u32>,
 }
 
-/// An address was not found.
+/// Error for an address that was not found.
 #[derive(Debug)]
 pub(super) enum NotFound {
-    /// It is in no mapping that is known.
+    /// The address is in no known mapping.
     Unmapped,
-    /// What was mapped when the sample was taken is not known, for this reason.
+    /// The mappings at the time of the sample are not known, for this reason.
     Unknown(&'static str),
 }
 
 impl Processes {
-    /// A process begins as a copy of another. The map that was read for that with `read`, if one was.
+    /// Adds a process that begins as a copy of another. Returns the map that was read for it with `read`, if
+    /// one was.
     pub(super) fn fork(
         &mut self,
         parent: u32,
@@ -140,13 +145,13 @@ impl Processes {
         new
     }
 
-    /// What a process was until now becomes part of the history of its id.
+    /// Moves the state of a process to the history of its id.
     fn end_program(&mut self, tgid: u32, at_ns: u64) -> History {
         let Some(old) = self.of.remove(&tgid) else { return History::counted(&self.map_bytes) };
         self.located -= old.located.len().min(self.located);
         let Process { mut maps, mut history, begun_ns, read_ns, .. } = old;
         if read_ns >= at_ns {
-            // It may be the map of what came next.
+            // It may be the map of the next program.
             maps.read = None;
         }
         history.end_program(maps, begun_ns, at_ns);
@@ -154,8 +159,8 @@ impl Processes {
         history
     }
 
-    /// A process executes another program: nothing of what is known of it holds from then on. Where the kernel tells of mappings, it
-    /// tells of all that follow.
+    /// Handles an exec: from then on, nothing known of the process holds. Where the kernel reports mappings,
+    /// it reports all that follow.
     pub(super) fn execute(&mut self, tgid: u32, at_ns: u64) {
         let (is_known, is_settled) = (self.of.contains_key(&tgid), self.are_told);
         if !is_known && !is_settled {
@@ -163,7 +168,7 @@ impl Processes {
         }
         let parent = self.of.get(&tgid).and_then(|old| old.parent).filter(|_| is_settled);
         let mut history = self.end_program(tgid, at_ns);
-        // Also where nothing was known of it.
+        // Also for a process that was not known.
         history.change(at_ns);
         let is_reported = is_settled;
         let process =
@@ -171,7 +176,7 @@ impl Processes {
         self.begin(tgid, process);
     }
 
-    /// A process has mapped something. Returns it if it is a file that is wanted before a sample hits it.
+    /// Adds a mapping of a process. Returns it if its file is wanted before a sample hits it.
     pub(super) fn map(&mut self, tgid: u32, region: Region) -> Option<Region> {
         let sum = Arc::clone(&self.map_bytes);
         let process = self.meet(tgid);
@@ -192,18 +197,18 @@ impl Processes {
         wanted
     }
 
-    /// A process has ended. Samples of it may still come.
+    /// Handles the end of a process. Samples of it may still arrive.
     pub(super) fn end(&mut self, tgid: u32, at_ns: u64) {
         if let Some(process) = self.of.get(&tgid) {
             self.over.push_back((tgid, process.program, at_ns));
             if self.over.len() > 4 * PROCESSES_MAX {
-                // It goes with the oldest.
+                // The process is dropped with the oldest.
                 self.over.pop_front();
             }
         }
     }
 
-    /// Something was not told: every process is looked at again where that is still possible.
+    /// Handles a lost event: every process's map is read again where that is still possible.
     pub(super) fn distrust(&mut self) {
         for process in self.of.values_mut() {
             process.is_doubtful = true;
@@ -212,13 +217,14 @@ impl Processes {
         self.located = 0;
     }
 
-    /// Where an address of a process, as it was at a time, was located before; `None` if it is new.
+    /// Returns the known location of an address of a process at a time. Returns `None` if the address is new.
     pub(super) fn located(&self, tgid: u32, address: u64, at_ns: u64) -> Option<At> {
         let process = self.of.get(&tgid).filter(|_| self.is_present(tgid, at_ns))?;
         process.located.get(&address).copied()
     }
 
-    /// Keeps where an address of a process, as it was at a time, was located, unless something else may be there by now.
+    /// Keeps the location of an address of a process at a time, unless the mapping there may have been
+    /// replaced since.
     pub(super) fn locate(&mut self, tgid: u32, address: u64, at_ns: u64, at: At) {
         if !self.is_present(tgid, at_ns) {
             return;
@@ -230,7 +236,7 @@ impl Processes {
         self.located += usize::from(self.meet(tgid).located.insert(address, at).is_none());
     }
 
-    /// Looks for the process's map, once, with `read`. The map that was read for it, if one was.
+    /// Reads the process's map, once, with `read`. Returns the map if one was read.
     pub(super) fn settle(
         &mut self,
         tgid: u32,
@@ -278,23 +284,24 @@ impl Processes {
         None
     }
 
-    /// Why an address was not in a process's map a moment ago, for which that is not read again for a while: what is not found now may be
-    /// there by then. `None` if it is read.
+    /// Returns why an address was not in a process's map a moment ago, while that map is not read again. The
+    /// address may be mapped by now. Returns `None` if the map is read.
     pub(super) fn waits(&self, tgid: u32) -> Option<&'static str> {
         self.of.get(&tgid).filter(|process| process.vain.waits()).map(|process| process.vain.why)
     }
 
-    /// Keeps why an address was not found.
+    /// Keeps the reason why an address was not found.
     pub(super) fn missed(&mut self, tgid: u32, why: &'static str) {
         self.meet(tgid).vain.why = why;
     }
 
-    /// The mapping around an address at a time, and the process whose map it was found in. The process's own is read again if it
-    /// has mapped more since, unless that [waits](Self::waits). Call [`Processes::settle`] before.
+    /// Returns the mapping around an address at a time, and the process in whose map it was found. Reads the
+    /// process's own map again if it has mapped more since, unless that [waits](Self::waits). Call
+    /// [`Processes::settle`] first.
     ///
     /// # Errors
     ///
-    /// There is none, or it is not known.
+    /// There is no such mapping, or it is not known.
     pub(super) fn find(
         &mut self,
         tgid: u32,
@@ -321,7 +328,7 @@ impl Processes {
         }
         let begun = Instant::now();
         if let Some(map) = read(tgid) {
-            // All that was told of is in there.
+            // The map that was read contains every reported mapping.
             process.maps = Maps { told: None, read: Some(Rc::new(map.counted(&sum))) };
             process.read_ns = monotonic_ns();
         } else {
@@ -359,7 +366,7 @@ impl Processes {
         }
     }
 
-    /// Forgets the oldest until the others fit.
+    /// Drops the oldest processes until the others fit.
     fn drop_oldest(&mut self) {
         while (self.of.len() > PROCESSES_MAX || self.map_bytes.load(Ordering::Relaxed) > MAP_BYTES_MAX)
             && let Some((tgid, program)) = self.oldest.pop_front()

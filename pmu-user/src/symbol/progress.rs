@@ -1,4 +1,5 @@
-//! How far looking up names at the end of a run is, and that it stops when a signal comes: then the report has the names that are there.
+//! Progress of the look-up of names at the end of a run. A signal stops it: the report then has the names
+//! found so far.
 
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
@@ -6,47 +7,47 @@ const IDLE: u8 = 0;
 const GOES_ON: u8 = 1;
 const STOPPED: u8 = 2;
 
-/// What several threads see of it.
+/// State of the look-up that several threads share.
 #[derive(Debug, Default)]
 pub struct Naming {
     state: AtomicU8,
-    /// Files whose functions are wanted, and those that were asked.
+    /// Files with wanted functions, and those that were looked up.
     files: AtomicUsize,
     asked: AtomicUsize,
 }
 
 impl Naming {
-    /// It begins.
+    /// Marks the start of the look-up.
     pub(super) fn begin(&self) {
         self.state.store(GOES_ON, Ordering::Relaxed);
     }
 
-    /// It is over.
+    /// Marks the end of the look-up.
     pub(super) fn end(&self) {
         self.state.store(IDLE, Ordering::Relaxed);
     }
 
-    /// Stops it. Did it go on?
+    /// Stops the look-up. Returns whether it was running.
     pub fn stop(&self) -> bool {
         self.state.compare_exchange(GOES_ON, STOPPED, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// Is it to stop?
+    /// Returns whether the look-up was stopped.
     pub(super) fn is_stopped(&self) -> bool {
         self.state.load(Ordering::Relaxed) == STOPPED
     }
 
-    /// So many files have functions that are wanted.
+    /// Sets the number of files with wanted functions.
     pub(super) fn of_files(&self, files: usize) {
         self.files.store(files, Ordering::Relaxed);
     }
 
-    /// One more was asked.
+    /// Counts a file that was looked up.
     pub(super) fn asked(&self) {
         self.asked.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Files that were asked, and all of them.
+    /// Returns the number of files that were looked up, and of all files.
     pub fn so_far(&self) -> (usize, usize) {
         let all = self.files.load(Ordering::Relaxed);
         (self.asked.load(Ordering::Relaxed).min(all), all)

@@ -1,5 +1,5 @@
-//! Names that a recording lacks, from files of the analyst's folders. A recording may name any path: nothing outside of the folders is
-//! opened, and a file is used only if its build id is the recorded one.
+//! Names that a recording lacks, from files of the analyst's folders. A recording may contain any path:
+//! nothing outside of the folders is opened, and a file is used only if its build id is the recorded one.
 
 use std::{
     collections::BTreeMap,
@@ -21,31 +21,31 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// How long the names of one file may take. Nothing waits for the end of a run here.
+/// Longest time for the names of one file. No run waits for its end here.
 const FILE: Duration = Duration::from_secs(20);
 
-/// Where packages of debug files put them, below a folder that they were unpacked to.
+/// Folder of debug files within a folder to which their packages were unpacked.
 const DEBUG_FOLDER: &str = "usr/lib/debug";
 
-/// What the kernel adds to the path of a file that has none any more (fs/d_path.c).
+/// Suffix that the kernel adds to the path of a deleted file (fs/d_path.c).
 const DELETED: &[u8] = b" (deleted)";
 
-/// Code without a name, and what it would be named by.
+/// Code without a name, and the module that would name it.
 type Unnamed = (At, Module);
 
-/// A file that no folder has, and whose code has no names without it.
+/// A file that no folder contains, and whose code has no names without it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unfound {
-    /// Its path, as it was recorded.
+    /// Path of the file, as recorded.
     pub path: Untrusted,
-    /// Its build id.
+    /// Build id of the file.
     pub build_id: String,
-    /// Is the file itself there, and has no symbols?
+    /// The file itself was found, but has no symbols.
     pub is_stripped: bool,
 }
 
-/// Looks code up in the files of `folders`: by build id, by path, and by name. Returns the names that were found, and the files that were
-/// not.
+/// Looks code up in the files of `folders`: by build id, by path, and by name. Returns the names that were
+/// found, and the files that were not.
 pub fn name_recorded(code: Vec<(At, Module)>, folders: &[PathBuf]) -> (Vec<Name>, Vec<Unfound>) {
     let folders: Vec<OwnedFd> = folders.iter().filter_map(|path| folder(path).ok()).collect();
     let mut by_file: BTreeMap<(String, Vec<u8>), Vec<Unnamed>> = BTreeMap::new();
@@ -70,12 +70,12 @@ pub fn name_recorded(code: Vec<(At, Module)>, folders: &[PathBuf]) -> (Vec<Name>
     (named, unfound)
 }
 
-/// The instructions of the function around an offset of the file with a build id, each with its offset. The file is looked for in
-/// `folders`, by build id, by path and by name.
+/// Returns the instructions of the function around an offset of the file with a build id, each with its
+/// offset. The file is searched for in `folders`, by build id, by path and by name.
 ///
 /// # Errors
 ///
-/// Why there are none: it is not there, or cannot be decoded.
+/// Reason why there are none: the file is not there, or cannot be decoded.
 pub fn instructions_recorded(
     build_id: &str,
     path: &Untrusted,
@@ -95,14 +95,14 @@ pub fn instructions_recorded(
     Ok(found.into_iter().map(|(offset, text)| (offset, Untrusted::new(text))).collect())
 }
 
-/// A regular file below a folder, opened to be read; nothing outside of the folder is.
+/// Opens a regular file below a folder for reading. Nothing outside of the folder is opened.
 #[must_use]
 pub fn open_below(root: &Path, path: &Path) -> Option<File> {
     let (file, _) = below(folder(root).ok()?, path).ok()?;
     Some(file)
 }
 
-/// The file with a build id, its debug file, and the one that this shares with others.
+/// File with a build id, its debug file, and the file that the debug file shares with others.
 #[derive(Default)]
 struct Files {
     binary: Option<File>,
@@ -143,7 +143,7 @@ impl Files {
         files
     }
 
-    /// Takes a file with the build id for what it is.
+    /// Adds a file with the build id as binary or debug file, by its contents.
     fn take(&mut self, file: File, identity: &Identity, links: &mut Links) {
         let has_symbols = identity.holds_no_code || identity.debug_link.is_none();
         links.shared = links.shared.take().or_else(|| shared_path(identity));
@@ -159,7 +159,7 @@ impl Files {
     }
 }
 
-/// What files name that belong to them.
+/// Links that files contain to other files.
 #[derive(Default)]
 struct Links {
     debug: Option<PathBuf>,
@@ -171,8 +171,8 @@ fn bytes_of(build_id: &str) -> Option<Vec<u8>> {
     (0..build_id.len()).step_by(2).map(byte).collect()
 }
 
-/// Where a program or library may lie below a folder: at its path, by its name alone, and by its build id as perf, Fedora and debuginfod
-/// keep it.
+/// Returns the possible paths of a program or library below a folder: its path, its name alone, and the paths
+/// by build id of perf, Fedora and debuginfod.
 fn of_binary(id: &[u8], build_id: &str, path: &Path) -> Vec<PathBuf> {
     let mut all = vec![path.to_owned()];
     all.extend(path.file_name().map(PathBuf::from));
@@ -184,8 +184,9 @@ fn of_binary(id: &[u8], build_id: &str, path: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// Where its debug file may lie: by its build id, as packages of debug files and debuginfod have it, and by its path and name, as gdb looks
-/// for it (its manual, Separate Debug Files).
+/// Returns the possible paths of its debug file. By its build id they are those of packages of debug files
+/// and of debuginfod. By its path and name they are those that gdb searches (its manual, Separate Debug
+/// Files).
 fn of_debug_file(id: &[u8], build_id: &str, path: &Path, link: Option<&Path>) -> Vec<PathBuf> {
     let mut all = Vec::new();
     if let Some(by_id) = by_build_id(id) {
@@ -213,7 +214,7 @@ fn of_debug_file(id: &[u8], build_id: &str, path: &Path, link: Option<&Path>) ->
 fn look_up(symbolizer: &mut Symbolizer, modules: &[Unnamed], files: &Files) -> Vec<Name> {
     let Some(first) = files.binary.as_ref().or(files.debug.as_ref()) else { return Vec::new() };
     let debug = files.binary.as_ref().and(files.debug.as_ref());
-    // Without the file itself, what was recorded of it says where its code is loaded.
+    // Without the file itself, its recorded segments determine where its code is loaded.
     let recorded: Vec<Loaded> = match (&files.binary, modules.first()) {
         (None, Some((_, module))) => module.loaded.clone(),
         _ => Vec::new(),

@@ -1,5 +1,5 @@
-//! What names come from: the kernel's list, the vDSO, files that are mapped somewhere, and the maps that JITs write. Files are
-//! kept open, because they may be gone when names are wanted.
+//! Sources of names: the kernel's list, the vDSO, mapped files, and the maps that JITs write. Files are kept
+//! open, because they may be gone when names are wanted.
 
 use std::{
     collections::HashMap,
@@ -19,20 +19,20 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// Where separate debug files lie on this host, which trusts what is there.
+/// Folder of separate debug files on this host, whose contents are trusted.
 const DEBUG_FOLDER: &str = "/usr/lib/debug";
 
-/// Something that names addresses.
+/// A source of names for addresses.
 #[derive(Debug)]
 pub(super) struct CodeSource {
     pub(super) kind: CodeSourceKind,
-    /// Samples by offset, of those offsets that are to be named.
+    /// Samples by offset, for the offsets that are to be named.
     pub(super) wanted: HashMap<u64, u64>,
-    /// Those of them that were not looked up yet, in a run that does so as it goes.
+    /// Offsets that were not looked up yet, in a run that names as it goes.
     pub(super) unnamed: Vec<u64>,
-    /// Has a sample hit it, so that its row is told?
+    /// A sample has hit it, so that its row is reported.
     pub(super) told: bool,
-    /// Owners of processes that it was met in; none of a file of root's, which is the host's own.
+    /// Owners of the processes that it was seen in. Empty for a file of root, which is the host's.
     pub(super) owners: Vec<Whose>,
 }
 
@@ -41,17 +41,17 @@ impl CodeSource {
         Self { kind, wanted: HashMap::new(), unnamed: Vec::new(), told: false, owners: Vec::new() }
     }
 
-    /// The same, met in a process of this owner.
+    /// Returns a source that was seen in a process of this owner.
     pub(super) fn of(kind: CodeSourceKind, payer: &Payer) -> Self {
         Self { owners: payer.iter().cloned().collect(), ..Self::new(kind) }
     }
 
-    /// Who pays for it: the first who met it.
+    /// Returns the owner that is charged for it: the first in which it was seen.
     pub(super) fn payer(&self) -> Payer {
         self.owners.first().cloned()
     }
 
-    /// What is told of it before its code has names.
+    /// Returns the row that reports it before its code has names.
     pub(super) fn row(&self, source: u32) -> SourceRow {
         let path = |path: &str| Some(Word(Untrusted::from(path)));
         let (path, build_id) = match &self.kind {
@@ -74,7 +74,8 @@ impl CodeSource {
         }
     }
 
-    /// Why it has no names, with whose file it is where another one of the same owner is the reason.
+    /// Returns why it has no names. Adds the owner of the file where another file of the same owner is the
+    /// reason.
     pub(super) fn with_owner(&self, why: &str) -> String {
         match self.payer() {
             Some(whose) if why == Why::Greedy.text() => format!("{why} ({})", whose.in_words()),
@@ -82,7 +83,7 @@ impl CodeSource {
         }
     }
 
-    /// May names of its code be found?
+    /// Returns whether names of its code may be found.
     pub(super) fn may_name(&self) -> bool {
         self.why_not().is_none()
     }
@@ -102,33 +103,33 @@ pub(super) enum CodeSourceKind {
     Vdso,
     File(Image),
     PerfMap(PerfMap),
-    /// The dump of a JIT, with its path: offsets are those of code in it.
+    /// The dump of a JIT, with its path. Offsets are those of code in the dump.
     JitDump(File, Untrusted),
-    /// Nothing is known, for this reason.
+    /// No source is known, for this reason.
     Nowhere(&'static str),
 }
 
 /// A mapped file.
 #[derive(Debug)]
 pub(super) struct Image {
-    /// Its path in the view of the process that it was first met in.
+    /// Path in the view of the process that it was first seen in.
     pub(super) path: Untrusted,
-    /// It, or why it is not open.
+    /// Open file, or the reason why it is not open.
     pub(super) file: Result<File, Why>,
     pub(super) identity: Identity,
-    /// Its debug file, if it lies beside it.
+    /// Debug file, if it lies next to the binary.
     pub(super) debug: Option<File>,
-    /// How often it was tried to open it.
+    /// Number of attempts to open the file.
     pub(super) openings: u8,
 }
 
 impl Image {
-    /// Build id in hexadecimal.
+    /// Returns the build id in hexadecimal.
     pub(super) fn build_id(&self) -> Option<String> {
         self.identity.build_id.as_deref().map(hexadecimal)
     }
 
-    /// Its debug file: of this host by build id, else what lies beside it.
+    /// Returns the debug file: that of this host by build id, else the one next to the binary.
     pub(super) fn debug_file(&self) -> Option<File> {
         let own = self.identity.build_id.as_deref().and_then(debug_by_build_id);
         own.or_else(|| self.debug.as_ref()?.try_clone().ok())
@@ -139,7 +140,7 @@ fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Where the debug file with a build id lies below a folder of debug files.
+/// Returns the path of the debug file with a build id, below a folder of debug files.
 pub(super) fn by_build_id(build_id: &[u8]) -> Option<PathBuf> {
     let (first, rest) = build_id.split_first().filter(|(_, rest)| !rest.is_empty())?;
     Some(PathBuf::from(format!(".build-id/{first:02x}/{}.debug", hexadecimal(rest))))
@@ -149,12 +150,13 @@ fn debug_by_build_id(build_id: &[u8]) -> Option<File> {
     of_this_host(&by_build_id(build_id)?)
 }
 
-/// The file that debug files share (`.gnu_debugaltlink`), which only this host's own debug files may name.
+/// Returns the file that debug files share (`.gnu_debugaltlink`), which only this host's own debug files may
+/// name.
 pub(super) fn shared_debug_file(identity: &Identity) -> Option<File> {
     of_this_host(&shared_path(identity)?)
 }
 
-/// Where that file lies below a folder of debug files.
+/// Returns the path of that file below a folder of debug files.
 pub(super) fn shared_path(identity: &Identity) -> Option<PathBuf> {
     let link = Untrusted::new(identity.shared_link.as_deref()?).to_path();
     // As dwz(1) links them: a path below the folder, or one that leads up to `.dwz`.
@@ -170,10 +172,11 @@ fn of_this_host(path: &Path) -> Option<File> {
     open::below(open::folder(Path::new(DEBUG_FOLDER)).ok()?, inner).ok().map(|(file, _)| file)
 }
 
-/// The debug file that a binary at `path` names, in the view of its process: beside it or in `.debug` there.
+/// Returns the debug file that a binary at `path` names, in the view of its process: in the folder of the
+/// binary or in `.debug` there.
 pub(super) fn debug_beside(root: &OwnedFd, path: &Path, link: &[u8]) -> Option<File> {
     let link = Untrusted::new(link).to_path();
-    // A name, not a path: it leads nowhere else.
+    // A file name, not a path: it leads nowhere else.
     let mut parts = link.components();
     let (Some(Component::Normal(name)), None) = (parts.next(), parts.next()) else { return None };
     let folder = path.parent()?;

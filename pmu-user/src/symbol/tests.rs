@@ -1,4 +1,4 @@
-//! Samples whose places never come.
+//! Samples without an answer to their location request.
 
 use super::{Hit, HitStack, Orders, Samples, Symbols};
 use crate::drain::{At, HotRow, SlotId, StackRow, in_time};

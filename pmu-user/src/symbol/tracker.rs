@@ -1,5 +1,5 @@
-//! Follows processes and locates addresses: in which file, at which offset. Runs on a thread of its own, because a stranger
-//! can make whoever opens his files wait.
+//! Tracker of processes and locations of addresses: file and offset. Runs on a separate thread, because a
+//! user's process can block the opening of its files.
 
 mod frames;
 mod images;
@@ -33,15 +33,15 @@ use crate::{
     perf::side_band::{SideBand, What},
 };
 
-/// Files, and maps of JITs, in all.
+/// Files and maps of JITs, in total.
 const SOURCES_MAX: usize = 1 << 16;
-/// Instructions that names are looked up for, in all.
+/// Instructions with wanted names, in total.
 const WANTED_MAX: usize = 1 << 18;
 
-/// The source of code in the vDSO, which follows the kernel's.
+/// Source of code in the vDSO, which follows the kernel's.
 pub(super) const VDSO: u32 = At::KERNEL + 1;
 
-/// Where samples lie, as far as it is known.
+/// Locations of samples, as far as they are known.
 #[derive(Debug)]
 pub(super) struct Tracker {
     pub(super) processes: Processes,
@@ -49,33 +49,33 @@ pub(super) struct Tracker {
     pub(super) patience: Patience,
     pub(super) symbolizer: Symbolizer,
     pub(super) naming: Arc<Naming>,
-    /// Sources of 32-bit vDSOs, by what they hold.
+    /// Sources of 32-bit vDSOs, by their contents.
     small_vdsos: HashMap<Vec<u8>, u32>,
     pub(super) kernel: KernelNamer,
     pub(super) kernel_code: KernelCode,
     pub(super) unwinding: Unwinding,
     pub(super) sources: Vec<CodeSource>,
     files: HashMap<FileId, u32>,
-    /// Files that are open, those opened first in front.
+    /// Open files, those opened first in front.
     open: VecDeque<u32>,
-    /// By process and the time at which its program began.
+    /// Maps of JITs by process and the start time of its program.
     perf_maps: HashMap<(u32, u64), u32>,
     jit_dumps: JitDumps,
-    /// Sources of code of which nothing is known, by the reason.
+    /// Sources of unknown code, by the reason.
     nowhere: HashMap<&'static str, u32>,
-    /// Room for sources, and for instructions that names are wanted for.
+    /// Room for sources, and for instructions with wanted names.
     room: Room,
     wanted: Room,
-    /// Are names looked up as the run goes?
+    /// Names are looked up during the run.
     names_as_it_goes: bool,
-    /// Names that were, and were not told yet.
+    /// Names that were looked up, and were not reported yet.
     pub(super) named: Vec<Name>,
-    /// User frames that the kernel follows at most.
+    /// User frames that the kernel follows, at most.
     frames_max: usize,
 }
 
 impl Tracker {
-    /// What others see of looking names up is in `naming`.
+    /// Returns a tracker. `naming` has the state of the look-up for other threads.
     pub(super) fn new(naming: Arc<Naming>) -> Self {
         let mut tracker = Self {
             processes: Processes::default(),
@@ -99,14 +99,14 @@ impl Tracker {
             named: Vec::new(),
             frames_max: frames::followed_max(),
         };
-        // Whoever gives up waiting for the tracker names this source by its number.
+        // A caller that gives up waiting for the tracker uses this source by its number.
         let late = tracker.nowhere(LATE_WHY);
         debug_assert_eq!(late, LATE);
         tracker
     }
 
-    /// Reads the address map of a process while it lives, and opens what is mapped there. One that is gone has that of the
-    /// process it was forked from.
+    /// Reads the address map of a process while it lives, and opens the mapped files. A process that is gone
+    /// has the map of the process from which it was forked.
     pub(super) fn see(&mut self, tgid: u32) {
         let is_new = !self.processes.is_seen(tgid);
         let map = self.processes.settle(tgid, |tgid| read(&mut self.patience, tgid).ok());
@@ -119,17 +119,17 @@ impl Tracker {
         }
     }
 
-    /// From now on the kernel tells of what is mapped, on one CPU more.
+    /// Adds the kernel's mapping events of one more CPU.
     pub(super) fn listen(&mut self, band: SideBand) {
         self.listening.add(band);
         if self.processes.are_told {
-            // What happened on that CPU before is not known.
+            // Earlier events on that CPU are not known.
             self.processes.distrust();
         }
         self.processes.are_told = true;
     }
 
-    /// Takes in what the kernel has told by now. Returns how many records were lost.
+    /// Processes the events that the kernel has recorded. Returns how many records were lost.
     pub(super) fn hear(&mut self) -> u64 {
         let mut lost = 0;
         for told in self.listening.hear() {
@@ -161,14 +161,14 @@ impl Tracker {
         }
     }
 
-    /// A process begins as a copy of `parent`.
+    /// Handles a fork: a process begins as a copy of `parent`.
     pub(super) fn fork(&mut self, parent: u32, child: u32, at_ns: u64) {
         self.patience.forget(child);
         let map = self.processes.fork(parent, child, at_ns, |tgid| read(&mut self.patience, tgid).ok());
         self.open_ahead(map.as_deref());
     }
 
-    /// The process executed another program at a time: from then on its address map and places are void.
+    /// Handles an exec at a time: from then on the process's address map and locations are void.
     pub(super) fn execute(&mut self, tgid: u32, at_ns: u64) {
         self.processes.execute(tgid, at_ns);
     }
@@ -184,12 +184,12 @@ impl Tracker {
         }
     }
 
-    /// From now on names are looked up as the run goes, by [`Tracker::name_new`].
+    /// Enables look-ups of names during the run, by [`Tracker::name_new`].
     pub(super) const fn name_as_it_goes(&mut self) {
         self.names_as_it_goes = true;
     }
 
-    /// Locates the samples of a drain that was done at a time: where they hit, by code instead of by process and address.
+    /// Locates the samples of a drain that was done at a time: by code instead of by process and address.
     pub(super) fn locate(&mut self, samples: &Samples, drained_ns: u64) -> Located {
         self.ask_jit_dumps(samples);
         self.kernel_code.begin_drain();
@@ -237,12 +237,13 @@ impl Tracker {
         located
     }
 
-    /// The era of a time, in which neither anything of a process took the place of something else, nor anything reported of the kernel.
+    /// Returns the era of a time, within which no mapping of a process and no reported kernel code was
+    /// replaced.
     fn era(&self, tgid: u32, at_ns: u64) -> (u64, usize) {
         (self.processes.era(tgid, at_ns), self.kernel_code.era(at_ns))
     }
 
-    /// The code that a row of samples hit.
+    /// Returns the code that a row of samples hit.
     fn at_of_hit(&mut self, hit: &Hit, located: &mut Located) -> At {
         let HotRow { tgid, address, count, .. } = hit.row;
         if tgid == 0 {
@@ -263,8 +264,8 @@ impl Tracker {
         at
     }
 
-    /// The code at an address of a process (0 for the kernel) at a time, whose name will be looked up for so many samples more. A
-    /// source that is new is put into `located`.
+    /// Returns the code at an address of a process (0 for the kernel) at a time, and requests its name for
+    /// `samples` more samples. Adds a new source to `located`.
     pub(super) fn at(
         &mut self,
         tgid: u32,
@@ -284,7 +285,7 @@ impl Tracker {
         at
     }
 
-    /// The code at a user address at a time.
+    /// Returns the code at a user address at a time.
     fn place(&mut self, tgid: u32, address: u64, at_ns: u64) -> At {
         if let Some(known) = self.processes.located(tgid, address, at_ns) {
             return known;
@@ -304,7 +305,7 @@ impl Tracker {
         at
     }
 
-    /// Has the name of code looked up, for so many samples more.
+    /// Requests the name of code, for `samples` more samples.
     fn want(&mut self, at: At, samples: u64, located: &mut Located) {
         let source = &mut self.sources[at.source as usize];
         if !source.told {
@@ -323,7 +324,7 @@ impl Tracker {
         }
     }
 
-    /// The code at a user address that is new.
+    /// Finds the code at a user address that is new.
     fn find(&mut self, tgid: u32, address: u64, at_ns: u64) -> At {
         let nowhere = |tracker: &mut Self, why| At { source: tracker.nowhere(why), offset: address };
         let (of, region) = match self.region(tgid, address, at_ns) {
@@ -339,7 +340,7 @@ impl Tracker {
             };
         }
         match (region.path.as_bytes(), u32::try_from(region.start)) {
-            // Another one than ours.
+            // A 32-bit process has another vDSO than the 64-bit one.
             (b"[vdso]", Ok(_)) => match self.small_vdso(of, &region) {
                 Some(source) => At { source, offset: inside },
                 None => nowhere(self, "the vDSO of a 32-bit process"),
@@ -355,7 +356,7 @@ impl Tracker {
         }
     }
 
-    /// The source of code of which only the reason is known why nothing else is.
+    /// Returns the source of unknown code with this reason.
     fn nowhere(&mut self, why: &'static str) -> u32 {
         *self.nowhere.entry(why).or_insert_with(|| {
             self.sources.push(CodeSource::new(CodeSourceKind::Nowhere(why)));
@@ -364,7 +365,7 @@ impl Tracker {
     }
 }
 
-/// The source of samples that nobody waited for: the tracker's first of its kind.
+/// Source of samples that were not awaited: the tracker's first of its kind.
 pub(super) const LATE: u32 = VDSO + 1;
 pub(super) const LATE_WHY: &str = in_time::LATE;
 const TOO_MANY: &str = "names: too many files";

@@ -1,4 +1,4 @@
-//! Samples that are not located in time.
+//! Samples that were not located in time.
 
 use super::{
     Hit, HitStack, OffCpuStack, OffCpuSum, Samples, addresses,
@@ -6,7 +6,7 @@ use super::{
 };
 use crate::drain::{At, CodeRow, CodeStackRow, HotRow, Located, OffCpuStackRow, SourceRow};
 
-/// Samples that the tracker is too far behind to locate.
+/// Returns the samples that the tracker is too far behind to locate.
 pub(super) fn unlocated(samples: &Samples) -> Located {
     let at = |tgid: u32, address: u64| match tgid {
         0 => At::kernel(address),

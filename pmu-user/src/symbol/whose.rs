@@ -1,5 +1,6 @@
-//! Whose a process is, for what all share and one could use up: the container, the user's slice or the service that it runs in, and elsewhere its user. A
-//! name of a cgroup counts only where root made that: in a delegated one there could be any number of them.
+//! Owner of a process, for limits of shared resources that one user could exhaust. The owner is the
+//! container, the user's slice or the service in which the process runs, and elsewhere its user. A cgroup
+//! counts only if root made it: a delegated cgroup could contain any number of them.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -11,28 +12,28 @@ use std::{
 
 use crate::machine::container::tenant;
 
-/// Processes that are remembered.
+/// Processes that are kept, at most.
 const KEPT_MAX: usize = 8192;
-/// Where cgroups are mounted.
+/// Mount points of cgroups that are searched.
 const MOUNTS: [&str; 3] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified", "/sys/fs/cgroup/systemd"];
-/// Users of one range of subordinate ids are one (subuid(5)).
+/// Size of a range of subordinate ids, which counts as one user (subuid(5)).
 const SUBORDINATES: u32 = 65_536;
 
-/// Who shares a part of what there is.
+/// Owner that shares a limited resource.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Whose {
-    /// The cgroup of a container, of a user or of a service.
+    /// Cgroup of a container, of a user or of a service.
     place: Option<String>,
-    /// The user, where that is not all of one.
+    /// User id, where the cgroup does not belong to one user.
     user: Option<u32>,
 }
 
 impl Whose {
-    /// Of a live process; of one that is gone nothing is known.
+    /// Reads the owner of a live process. Nothing is known of a process that is gone.
     fn read(tgid: u32) -> Self {
         let status = fs::read_to_string(format!("/proc/{tgid}/status")).unwrap_or_default();
         let uid = status.lines().find_map(|line| line.strip_prefix("Uid:"));
-        // The user who started it: its real id, not its effective one.
+        // User that started the process: its real id, not its effective one.
         let uid = uid.and_then(|uids| uids.split_whitespace().next()?.parse::<u32>().ok());
         let cgroups = fs::read_to_string(format!("/proc/{tgid}/cgroup")).unwrap_or_default();
         let path =
@@ -46,7 +47,7 @@ impl Whose {
         }
     }
 
-    /// In words, for what is lost.
+    /// Returns the owner in words, for a report of losses.
     pub(super) fn in_words(&self) -> String {
         match (&self.place, self.user) {
             (Some(place), None) => format!("cgroup {place}"),
@@ -62,13 +63,13 @@ impl Whose {
     }
 }
 
-/// Did root make the cgroup?
+/// Returns whether root made the cgroup.
 fn is_of_root(path: &str) -> bool {
     let at = |mount: &&str| Path::new(mount).join(path.trim_start_matches('/')).metadata().ok();
     MOUNTS.iter().find_map(at).is_some_and(|metadata| metadata.uid() == 0)
 }
 
-/// Owners of files, or nothing of the host's own.
+/// Owner that is charged, or `None` for the host's own files.
 pub(super) type Payer = Option<Whose>;
 
 /// Room that owners share: each may take half of what the others leave.
@@ -88,7 +89,7 @@ impl Room {
     pub(super) fn take(&mut self, payer: &Payer) -> bool {
         let own = self.taken.get(payer).copied().unwrap_or(0);
         let others = self.all - own;
-        // The host's own may have all.
+        // The host's own files may take all.
         let most = if payer.is_none() {
             self.max - others.min(self.max)
         } else {
@@ -103,7 +104,7 @@ impl Room {
     }
 }
 
-/// Things of several owners, one after the other: always one of the owner for whom least was spent.
+/// Items of several owners in turn: the next is always one of the owner with the least time spent.
 #[derive(Debug)]
 pub(super) struct Turns<T> {
     queues: Vec<(Duration, VecDeque<T>)>,
@@ -111,7 +112,7 @@ pub(super) struct Turns<T> {
 }
 
 impl<T> Turns<T> {
-    /// Of these things, those of each owner in their order.
+    /// Returns the queue of these items, those of each owner in their order.
     pub(super) fn of(all: impl Iterator<Item = (Payer, T)>) -> Self {
         let mut places: HashMap<Payer, usize> = HashMap::new();
         let mut queues: Vec<(Duration, VecDeque<T>)> = Vec::new();
@@ -125,7 +126,7 @@ impl<T> Turns<T> {
         Self { queues, last: 0 }
     }
 
-    /// The next one, and how many owners have any left, this one included.
+    /// Returns the next item, and the number of owners with items left, including this one.
     pub(super) fn next(&mut self) -> Option<(T, u32)> {
         let with = || self.queues.iter().enumerate().filter(|(_, (_, queue))| !queue.is_empty());
         let owners = u32::try_from(with().count()).unwrap_or(u32::MAX);
@@ -134,7 +135,7 @@ impl<T> Turns<T> {
         Some((self.queues[last].1.pop_front()?, owners))
     }
 
-    /// So much was spent for the last one.
+    /// Adds the time spent for the last item.
     pub(super) fn spend(&mut self, time: Duration) {
         if let Some((spent, _)) = self.queues.get_mut(self.last) {
             *spent += time;
@@ -142,12 +143,12 @@ impl<T> Turns<T> {
     }
 }
 
-/// Whose processes are, as it was when they were first met.
+/// Owners of processes, as of the first time they were seen.
 #[derive(Debug, Default)]
 pub(super) struct Owners(HashMap<u32, Whose>);
 
 impl Owners {
-    /// Of the first of these processes that is there, or was when it was met.
+    /// Returns the owner of the first of these processes that exists, or that existed when it was first seen.
     pub(super) fn of(&mut self, kin: &[u32]) -> Whose {
         if self.0.len() >= KEPT_MAX {
             self.0.clear();
@@ -161,7 +162,7 @@ impl Owners {
         Whose { place: None, user: None }
     }
 
-    /// The process with this id is another one from now on.
+    /// Discards the owner of this id, which now belongs to another process.
     pub(super) fn forget(&mut self, tgid: u32) {
         self.0.remove(&tgid);
     }

@@ -1,4 +1,4 @@
-//! Events the kernel has names for, and what of them can trigger samples.
+//! Events named by the kernel, and those of them that can trigger samples.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 const HARDWARE: u32 = 0;
 const SOFTWARE: u32 = 1;
 
-/// What one count of an event is.
+/// Unit of one count of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Counts {
@@ -18,18 +18,18 @@ pub enum Counts {
     Occurrences,
 }
 
-/// An event as `perf_event_open` knows it.
+/// Event as `perf_event_open` defines it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SamplingEvent {
-    /// perf's name for it.
+    /// Name of the event in perf.
     pub name: &'static str,
-    /// perf's other name for it, or the same.
+    /// Other name of the event in perf, or the same.
     pub alias: &'static str,
     /// `perf_event_attr.type`.
     pub kind: u32,
     /// `perf_event_attr.config`.
     pub config: u64,
-    /// What one count is.
+    /// Unit of one count.
     pub counts: Counts,
 }
 
@@ -41,10 +41,10 @@ const fn hardware(name: &'static str, alias: &'static str, config: u64) -> Sampl
     SamplingEvent { name, alias, kind: HARDWARE, config, counts: Counts::Occurrences }
 }
 
-/// The clock that samples where there is no PMU.
+/// Clock that samples where there is no PMU.
 pub const CPU_CLOCK: SamplingEvent =
     SamplingEvent { counts: Counts::WallNs, ..software("cpu-clock", "cpu-clock", 0) };
-/// What samples where there is a PMU.
+/// Event that samples where there is a PMU.
 pub const CYCLES: SamplingEvent =
     SamplingEvent { counts: Counts::Cycles, ..hardware("cycles", "cpu-cycles", 0) };
 
@@ -76,7 +76,7 @@ pub const ALL: [SamplingEvent; 15] = [
     hardware("ref-cycles", "ref-cycles", 9),
 ];
 
-/// The event of that name, in any case; else the names nearest to it.
+/// Returns the event of that name, in any case, or the names nearest to it.
 ///
 /// # Errors
 ///

@@ -1,6 +1,7 @@
-//! What it means when a node of a Top-Down tree is high, and what to try next, in our own words.
+//! Meaning of a high node of a Top-Down tree, and what to try next, in our own words.
 //!
-//! The text is `tables/hints.table`: a line for each name, fields between tabs, one or two things to try.
+//! The text is `tables/hints.table`: a line for each name, with fields between tabs, and one or two things to
+//! try.
 //!
 //! ```text
 //! pmbpf hints 1
@@ -15,20 +16,20 @@ const TEXT: &str = include_str!("../../tables/hints.table");
 /// Help with a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hint {
-    /// What it means when the node is high: a sentence.
+    /// Meaning of the node when it is high: a sentence.
     pub says: &'static str,
-    /// What to try next, the best first: at least one thing, without a full stop.
+    /// Things to try next, the best first: at least one, without a full stop.
     pub try_next: Vec<&'static str>,
 }
 
-/// The hint for a metric of that name, in any case. `None` if nothing is known to try, as for most metrics without a
-/// place in the tree.
+/// Returns the hint for a metric of that name, in any case. Returns `None` if nothing is known to try, as for
+/// most metrics without a place in the tree.
 pub fn hint(name: &str) -> Option<&'static Hint> {
     static HINTS: OnceLock<BTreeMap<String, Hint>> = OnceLock::new();
     HINTS.get_or_init(|| parse(TEXT)).get(&name.to_ascii_lowercase())
 }
 
-/// Hints by name in small letters. A line that is none is left out; a test sees to it that there are none.
+/// Parses hints by name in lower case. A malformed line is left out, and a test ensures that there are none.
 fn parse(text: &'static str) -> BTreeMap<String, Hint> {
     let lines = text.strip_prefix(HEAD).unwrap_or_default().lines();
     lines
@@ -50,7 +51,7 @@ mod tests {
         KNOWN.iter().map(|(name, _)| load(name, None).unwrap()).collect()
     }
 
-    /// Is it a node of the tree, not a number beside it?
+    /// Returns whether it is a node of the tree, not a number next to it.
     fn is_node(metric: &Metric) -> bool {
         let beside = ["Info_", "Bottleneck_"].iter().any(|start| metric.name.starts_with(start));
         metric.category == "TMA" && !beside

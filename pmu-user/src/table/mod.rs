@@ -1,4 +1,5 @@
-//! What can be asked for by name: events to count or sample, configurations of them, metrics to report, and their units.
+//! Names that can be requested: events to count or sample, configurations of them, metrics to report, and
+//! their units.
 
 pub mod event;
 pub mod event_syntax;

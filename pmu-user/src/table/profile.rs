@@ -5,31 +5,32 @@ use super::quantity::Quantity;
 /// A predefined configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Profile {
-    /// Its name on the command line.
+    /// Name on the command line.
     pub name: &'static str,
-    /// What it answers, in one sentence.
+    /// Question that it answers, in one sentence.
     pub says: &'static str,
-    /// What is sampled; the first sorts the hot functions.
+    /// Quantities that are sampled. The hot functions are sorted by the first.
     pub rows: &'static [Quantity],
-    /// What is sampled if none of the rows can be.
+    /// Quantity that is sampled if none of the rows can be.
     pub instead: Option<Quantity>,
-    /// Which of a quantity's events are taken first.
+    /// Source of a quantity's events that is tried first.
     pub events: Events,
 }
 
-/// Where a configuration's events come from.
+/// Source of a configuration's events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Events {
     /// Codes and names that mean the same on all cores of a vendor.
     Vendor,
-    /// The CPU model's table, as precise as it says; where that has none, the vendor's.
+    /// Table of the CPU model, with the precision that it names; where it has no event, the vendor's.
     Table,
 }
 
-/// Declares configurations, each with its name, where its events come from, what is sampled and what it says.
+/// Declares configurations, each with its name, the source of its events, the quantities sampled and its
+/// description.
 macro_rules! profiles {
     ($($name:literal $events:ident [$($row:ident),*] $(or $instead:ident)?, $says:literal;)*) => {
-        /// All configurations.
+        /// List of the predefined configurations.
         pub const ALL: [Profile; [$($name),*].len()] = [$(Profile {
             name: $name,
             says: $says,
@@ -42,27 +43,27 @@ macro_rules! profiles {
 
 profiles! {
     "tbp" Vendor [Time],
-        "Where time goes: a sample each millisecond of wall time, on any machine.";
+        "Where time goes: a sample every millisecond of wall-clock time, on any machine.";
     "hotspots" Vendor [Cycles, Instructions] or Time,
-        "Where cycles go and how many instructions they bring; by the clock where there is no PMU.";
+        "Where cycles are spent and instructions retire; by the clock where there is no PMU.";
     "assess" Vendor [Cycles, Instructions, Branches, BranchMisses, DataAccesses, DataMisses, Misaligned],
-        "A first look: instructions per cycle, branches, the first data cache, misaligned accesses.";
+        "Overview: instructions per cycle, branches, first-level data cache, misaligned accesses.";
     "assess_ext" Vendor [Cycles, Instructions, Branches, BranchMisses, DataAccesses, DataMisses, DataTlbMisses, Misaligned,
         CodeFetches, CodeMisses, CodeTlbWalks],
-        "The first look, and translation buffers and the instruction cache.";
+        "The overview, and TLBs and the instruction cache.";
     "data_access" Vendor [Instructions, DataAccesses, DataMisses, DataRefills, DataTlbMisses, Misaligned],
-        "How well data is found: first data cache, refills, translation buffer, misaligned accesses.";
+        "Data accesses: first-level data cache, refills, TLB, misaligned accesses.";
     "inst_access" Vendor [Instructions, CodeFetches, CodeMisses, CodeTlbMisses, CodeTlbWalks],
-        "How well code is found: instruction cache and translation buffers.";
+        "Code fetches: instruction cache and TLBs.";
     "branch" Vendor [Instructions, Branches, BranchMisses, TakenBranches, Returns, ReturnMisses, IndirectMisses],
-        "How well branches are foreseen: all of them, returns, and jumps through pointers.";
+        "Branch prediction: all branches, returns, and indirect jumps.";
     "l2_access" Vendor [Instructions, L2Accesses, L2Misses],
-        "How often the second-level cache is asked, and how often in vain.";
+        "Second-level cache: requests and misses.";
     "tma" Table [Cycles, Instructions, BranchMisses, MachineClears, SlowFetches, DataMisses, L2LoadMisses, L3LoadMisses],
-        "Which code is behind a Top-Down bottleneck: bets, clears, slow fetches, and loads by the cache they miss.";
+        "Code behind a Top-Down bottleneck: mispredictions, machine clears, slow fetches, loads by the cache they miss.";
 }
 
-/// The configuration of that name.
+/// Returns the configuration of that name.
 pub fn find(name: &str) -> Option<&'static Profile> {
     ALL.iter().find(|profile| profile.name == name)
 }

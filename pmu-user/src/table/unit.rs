@@ -1,29 +1,30 @@
-//! Units of metrics. A number never leaves pmbpf without one.
+//! Units of metrics. pmbpf never writes a number without one.
 
 use std::{
     collections::BTreeSet,
     sync::{Mutex, PoisonError},
 };
 
-/// Names of units that are not ours, each kept once and for good: of few tables, which are read once.
+/// Names of units that are not ours, each kept once and permanently. They come from few tables, which are
+/// read once.
 static NAMED: Mutex<BTreeSet<&str>> = Mutex::new(BTreeSet::new());
 
-/// Declares the units, each with its name in every output and what it means.
+/// Declares the units, each with its name in every output and its meaning.
 macro_rules! units {
     ($($unit:ident = $name:literal, $says:literal;)*) => {
-        /// What a number counts.
+        /// Unit of a number.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Unit {
             $(#[doc = $says] $unit,)*
-            /// What a user's own table of metrics calls it; empty where nothing is known of it.
+            /// Name in a user's own table of metrics; empty where nothing is known of it.
             Named(&'static str),
         }
 
         impl Unit {
-            /// All but [`Unit::Named`].
+            /// List of the units but [`Unit::Named`].
             const ALL: [Self; [$($name),*].len()] = [$(Self::$unit),*];
 
-            /// The unit's name in every output.
+            /// Returns the unit's name in every output.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$unit => $name,)*
@@ -58,10 +59,10 @@ units! {
 }
 
 impl Unit {
-    /// That of what nothing is known of.
+    /// Unit of a value about which nothing is known.
     pub const UNKNOWN: Self = Self::Named("");
 
-    /// The unit of this name: one of ours, or one that a table has in its source's words.
+    /// Returns the unit of this name: one of ours, or one that a table has in its source's words.
     pub fn of(name: &str) -> Self {
         // perfmon's word.
         if name == "percent" {
@@ -71,13 +72,13 @@ impl Unit {
         known.unwrap_or_else(|| Self::Named(kept(name)))
     }
 
-    /// The most that a quantity of this unit can be.
+    /// Returns the maximum of a quantity of this unit.
     pub const fn most(self) -> f64 {
         if matches!(self, Self::Percent) { 100.0 } else { f64::INFINITY }
     }
 }
 
-/// The same text, kept for good.
+/// Returns the same text, kept permanently.
 fn kept(name: &str) -> &'static str {
     let mut named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(kept) = named.get(name) {

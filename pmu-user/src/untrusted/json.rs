@@ -1,8 +1,8 @@
-//! JSON of strangers as it is read: text comes out escaped for a terminal, and lists take no more memory than allowed.
+//! Reader of untrusted JSON: text is escaped for a terminal, and lists take no more memory than allowed.
 //!
-//! Whatever is no [`Untrusted`], names of fields and of variants included, holds no character that steers
-//! a terminal once it was read here; so neither does a message that quotes it. All text of a value passes here, so it is also
-//! where other text can be put in its place ([`rewritten`]).
+//! After reading, no text except an [`Untrusted`] contains a character that controls a terminal. That
+//! includes names of fields and variants, so a message may quote them. All text of a value passes here, so
+//! other text can be substituted here as well ([`rewritten`]).
 
 #[cfg(test)]
 mod tests;
@@ -22,39 +22,41 @@ use serde::{
 
 use super::{RAW, Untrusted, exact};
 
-/// Reads a value from JSON whose lists and maps take no more than `memory_bytes_max` bytes. Text is no larger than the JSON that
-/// it was in.
+/// Reads a value from JSON whose lists and maps take no more than `memory_bytes_max` bytes. Text is no larger
+/// than its JSON.
 ///
 /// # Errors
 ///
-/// It is no such value, nested too deeply, or takes more memory.
+/// The JSON is not such a value, is nested too deeply, or takes more memory.
 pub fn from_slice<T: DeserializeOwned>(json: &[u8], memory_bytes_max: usize) -> serde_json::Result<T> {
     read(json, &Reading { room: Cell::new(memory_bytes_max), ..Reading::default() })
 }
 
-/// A field, by the Rust name of the struct or enum that it is in. A variant counts as a field of its enum.
+/// A field, with the Rust name of its struct or enum. A variant counts as a field of its enum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field<'a> {
-    /// The struct or enum.
+    /// Name of the struct or enum.
     pub of: &'a str,
-    /// The field or variant.
+    /// Name of the field or variant.
     pub name: &'a str,
 }
 
-/// What puts other text in the place of all text of a value. What an untagged enum holds counts as text of the field that holds it.
+/// Substitution of all text of a value. The contents of an untagged enum count as text of the field that
+/// holds it.
 pub trait Rewrite {
-    /// Instead of a name that others chose.
+    /// Returns the substitute of an untrusted name.
     fn name(&self, field: Field<'_>, name: Untrusted) -> String;
 
-    /// Instead of text that may quote such names.
+    /// Returns the substitute of text that may quote such names.
     fn text(&self, field: Field<'_>, text: &str) -> String;
 }
 
-/// The value with other text: every [`Untrusted`] and every string of it, those that are added to its type later included.
+/// Returns the value with substituted text. This covers every [`Untrusted`] and every string of the value,
+/// including fields that are added to its type later.
 ///
 /// # Errors
 ///
-/// It cannot be written as JSON, or what is put into a field is no value of it.
+/// The value cannot be written as JSON, or a substitute is not valid for its field.
 pub fn rewritten<T: Serialize + DeserializeOwned>(value: &T, by: &dyn Rewrite) -> serde_json::Result<T> {
     let json = serde_json::to_vec(value)?;
     read(&json, &Reading { room: Cell::new(usize::MAX), rewrite: Some(by), ..Reading::default() })
@@ -68,35 +70,35 @@ fn read<T: DeserializeOwned>(json: &[u8], reading: &Reading<'_>) -> serde_json::
     Ok(value)
 }
 
-/// What is known while a value is read.
+/// State while a value is read.
 #[derive(Default)]
 struct Reading<'a> {
     /// Memory that is left.
     room: Cell<usize>,
     rewrite: Option<&'a dyn Rewrite>,
-    /// The last field or variant that was named, and what it is of.
+    /// Last named field or variant, and the type that contains it.
     field: RefCell<(&'static str, String)>,
 }
 
-/// Where something stands in the value.
+/// Position within the value.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     reading: &'a Reading<'a>,
-    /// The struct or enum around it.
+    /// Name of the struct or enum around it.
     of: &'static str,
-    /// Are its parts fields, which take no memory beyond what they are in?
+    /// The parts are fields, which take no memory beyond that of their container.
     fields: bool,
-    /// Is it the name of a field or of a variant?
+    /// The text is the name of a field or of a variant.
     identifier: bool,
 }
 
 impl<'a> Place<'a> {
-    /// What is in it.
+    /// Returns the position of its contents.
     const fn inside(self) -> Self {
         Self { fields: false, identifier: false, ..self }
     }
 
-    /// Its parts, if they are fields.
+    /// Returns the position of its parts, if they are fields.
     const fn fields(self) -> Self {
         Self { fields: true, ..self.inside() }
     }
@@ -116,7 +118,7 @@ impl<'a> Place<'a> {
         Ok(())
     }
 
-    /// What is read instead of a text.
+    /// Returns the text that is read instead of a text.
     fn text(self, text: &str) -> String {
         let mut text = Untrusted::from(text).terminal().into_owned();
         match self.reading.rewrite {
@@ -133,13 +135,13 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Anything of serde's that reads.
+/// Wrapper of any reading part of serde.
 struct Safe<'a, I> {
     inner: I,
     at: Place<'a>,
 }
 
-/// Methods of a deserializer that take nothing but the visitor.
+/// Methods of a deserializer whose only argument is the visitor.
 macro_rules! forward {
     ($($method:ident)+) => {$(
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
@@ -220,7 +222,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Safe<'_, D> {
     }
 }
 
-/// Methods of a visitor that take a plain value.
+/// Methods of a visitor whose argument is a plain value.
 macro_rules! visit {
     ($($method:ident($plain:ty))+) => {$(
         fn $method<E: Error>(self, value: $plain) -> Result<V::Value, E> {

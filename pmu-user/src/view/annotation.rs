@@ -24,22 +24,22 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// Share of a function's samples from which on an instruction is shown with its neighbours.
+/// Minimum share of a function's samples at which an instruction is hot and shown with its neighbours.
 const HOT: f64 = 0.01;
-/// Instructions before and behind a hot one that are shown with it.
+/// Number of instructions shown before and after a hot one.
 const NEIGHBOURS: usize = 3;
 
-/// Functions, and what is needed to show them.
+/// Functions, and the data needed to show them.
 pub struct Annotation<'a> {
     /// The functions, most samples first.
     pub functions: &'a [Annotated],
     /// The events that sampled, in their order.
     pub events: &'a [Sampling],
-    /// The text of a source line, if it is there.
+    /// Text of a source line, if it is available.
     pub source: &'a dyn Fn(&Line) -> Option<Untrusted>,
 }
 
-/// Writes them.
+/// Writes the functions in `format`.
 ///
 /// # Errors
 ///
@@ -104,13 +104,13 @@ fn more(into: &mut dyn Write, more: usize) -> io::Result<()> {
     }
 }
 
-/// A table with a column for each event, then others.
+/// Returns a table with a column for each event, followed by `others`.
 fn table(annotation: &Annotation<'_>, others: &[(&str, Align)]) -> Table {
     let events = annotation.events.iter().map(|event| (event.event.as_str(), Align::Right));
     Table::new(&events.chain(others.iter().copied()).collect::<Vec<_>>())
 }
 
-/// Shares as cells; nothing where no sample hit.
+/// Returns shares as cells, empty where no sample hit.
 fn cells(annotation: &Annotation<'_>, events: &[EventShare]) -> Vec<String> {
     let cell = |event: usize| match events.get(event) {
         Some(share) if share.samples > 0 => spread_cell(&share.share, percent),
@@ -124,7 +124,7 @@ fn place(line: &Line) -> String {
     format!("{}:{}", cut(file.rsplit('/').next().unwrap_or(&file)), line.line)
 }
 
-/// The inlined function that a line is part of, and the line that calls it.
+/// Returns the inlined function that a line is part of, and the line that calls it.
 fn inlined(at: &Placed) -> String {
     let name = at.inlined.as_ref().map(|name| cut(&name.terminal()));
     match (name, &at.call) {
@@ -173,7 +173,8 @@ fn instructions(annotation: &Annotation<'_>, function: &Annotated, style: &Style
     table
 }
 
-/// The instructions that are shown: hot ones with their neighbours, those in front first if they are too many.
+/// Returns the instructions that are shown: hot ones with their neighbours. If there are too many, the first
+/// ones are kept.
 fn shown(function: &Annotated, most: usize) -> impl Iterator<Item = (usize, &Instruction)> {
     let all = &function.instructions;
     let is_hot = |one: &Instruction| one.events.iter().any(|event| event.share.estimate >= HOT);
@@ -184,7 +185,8 @@ fn shown(function: &Annotated, most: usize) -> impl Iterator<Item = (usize, &Ins
     all.iter().enumerate().filter(move |(at, _)| near(*at)).take(most)
 }
 
-/// A row for the function, for each of its lines and for each of its instructions that a sample hit or that is known.
+/// Returns a row for the function, for each of its lines, and for each instruction that a sample hit or that
+/// is known.
 fn rows(annotation: &Annotation<'_>, function: &Annotated) -> Vec<Map<String, Json>> {
     let row = |place: &str, events: &[EventShare], at: Option<&Placed>| {
         let line = at.map(|at| &at.line);
@@ -219,12 +221,12 @@ fn rows(annotation: &Annotation<'_>, function: &Annotated) -> Vec<Map<String, Js
     std::iter::once(first).chain(lines).chain(instructions).collect()
 }
 
-/// Columns of a row of CSV before those of its event.
+/// Columns of a CSV row before those of its event.
 const PLACE: [&str; 10] =
     ["place", "function", "module", "build_id", "mode", "file", "line", "offset", "instruction", "inlined"];
 const EVENT: [&str; 5] = ["event", "samples", "share", "low", "high"];
 
-/// A row for each event of each row of JSON.
+/// Writes a CSV row for each event of each row of JSON.
 fn csv(into: &mut dyn Write, annotation: &Annotation<'_>) -> io::Result<()> {
     let mut out = csv::Writer::from_writer(into);
     out.write_record(PLACE.iter().chain(&EVENT))?;

@@ -1,10 +1,10 @@
-//! Columns of a Parquet file, one after the other.
+//! Columns of a Parquet file, written one after the other.
 
 use std::io::Write;
 
 use parquet::{data_type::DataType, errors::ParquetError, file::writer::SerializedRowGroupWriter};
 
-/// Where the maps of a column begin (repetition levels), and which of them are empty (definition levels).
+/// Repetition levels (where the maps of a column begin) and definition levels (which maps are empty).
 pub(super) struct Levels {
     repetition: Vec<i16>,
     definition: Vec<i16>,
@@ -35,7 +35,7 @@ impl<W: Write + Send> Group<'_, W> {
         self.column::<T>(&cells.collect::<Vec<_>>(), None, None)
     }
 
-    /// Writes a column in which a row need not have one.
+    /// Writes a column in which a row may lack a value.
     pub(super) fn optional<T: DataType>(
         &mut self,
         cells: impl Iterator<Item = Option<T::T>>,
@@ -53,7 +53,7 @@ impl<W: Write + Send> Group<'_, W> {
         self.column::<T>(&values.collect::<Vec<_>>(), Some(&levels.definition), Some(&levels.repetition))
     }
 
-    /// Ends it, once all columns are written.
+    /// Ends the row group, once all columns are written.
     pub(super) fn close(self) -> Result<(), ParquetError> {
         self.0.close().map(drop)
     }
@@ -71,7 +71,7 @@ impl<W: Write + Send> Group<'_, W> {
     }
 }
 
-/// The values that are there, and for each row whether one is (its definition level).
+/// Returns the values that are present, and for each row whether it has one (its definition level).
 fn present<T>(cells: impl Iterator<Item = Option<T>>) -> (Vec<T>, Vec<i16>) {
     let (mut values, mut levels) = (Vec::new(), Vec::new());
     for cell in cells {

@@ -1,5 +1,5 @@
-//! CSV (RFC 4180): one header row, then one row a number, with the same columns for every command. A distribution is a row for each of
-//! its parts: count, sum, percentiles, maximum, buckets.
+//! CSV (RFC 4180): one header row, then one row per number, with the same columns for every command. A
+//! distribution has one row for each of its parts: count, sum, percentiles, maximum, buckets.
 
 pub(super) mod list;
 
@@ -21,10 +21,10 @@ use crate::{
 /// Columns that every row begins with.
 const BEGIN: [&str; 10] =
     ["t_ns", "dt_ns", "owner_kind", "owner", "pid", "subject_kind", "subject", "part", "metric", "unit"];
-/// What is known of the number.
+/// Columns of the value of a number.
 const VALUE: [&str; 9] =
     ["value", "low", "high", "bucket_low", "bucket_high", "coverage", "how", "status", "reason"];
-/// Details of some.
+/// Columns of details that only some numbers have.
 const DETAILS: [&str; 8] =
     ["parent", "label", "share", "told_apart", "samples", "pmu", "enabled_ns", "running_ns"];
 
@@ -41,14 +41,14 @@ pub(super) fn write(into: &mut dyn Write, _: &Style, stage: Stage<'_>) -> io::Re
     }
 }
 
-/// Header row.
+/// Writes the header row.
 fn begin(into: &mut dyn Write) -> io::Result<()> {
     let mut rows = Rows::from_writer(into);
     rows.write_record(BEGIN.iter().chain(&VALUE).chain(&DETAILS).chain(&COLUMNS))?;
     rows.flush()
 }
 
-/// Writes numbers of an interval, which begins `from_ns` after counting did and is `length_ns` long.
+/// Writes the numbers of an interval that begins `from_ns` after counting starts and is `length_ns` long.
 fn numbers<'a>(
     into: &mut dyn Write,
     (from_ns, length_ns): (u64, u64),
@@ -91,7 +91,7 @@ impl Row<'_, '_> {
         Ok(())
     }
 
-    /// A row; `part` stands behind the metric's name.
+    /// Writes one row. `part` follows the metric's name.
     fn write(&mut self, part: &str, unit: &str, value: &Value, bucket: Option<(u64, u64)>) -> io::Result<()> {
         let number = self.number;
         let mut record: Vec<String> = self.time.map(str::to_owned).to_vec();
@@ -114,7 +114,7 @@ pub(super) fn text(text: &str) -> String {
     Untrusted::from(text).csv().into_owned()
 }
 
-/// Kind, name and process id of an owner; nothing of the host.
+/// Returns kind, name and process id of an owner, empty for the host.
 fn owner(whose: Attribution<'_>) -> [String; 3] {
     let (name, pid) = match whose {
         Attribution::Host => return Default::default(),
@@ -138,7 +138,7 @@ fn owner(whose: Attribution<'_>) -> [String; 3] {
     [words::kind(whose).to_owned(), name, pid]
 }
 
-/// Whose a cgroup is, as far as that is known: cells of [`COLUMNS`].
+/// Returns the identity of a cgroup as cells of [`COLUMNS`], as far as it is known.
 fn identity(whose: Attribution<'_>) -> [String; COLUMNS.len()] {
     let Attribution::Owner(Owner::Cgroup { identity: Some(identity), .. }) = whose else {
         return Default::default();
@@ -146,7 +146,7 @@ fn identity(whose: Attribution<'_>) -> [String; COLUMNS.len()] {
     identity.columns().map(|name| name.map_or_else(String::new, |name| name.csv().into_owned()))
 }
 
-/// Kind, name and part of what a number is about.
+/// Returns kind, name and part of the subject of a number.
 pub(super) fn subject(of: Option<&Subject>) -> [String; 3] {
     let Some(of) = of else { return Default::default() };
     let (name, part) = match of {
@@ -164,7 +164,7 @@ pub(super) fn subject(of: Option<&Subject>) -> [String; 3] {
     [words::subject(of).to_owned(), name, part]
 }
 
-/// The same of whoever had a CPU: its kind is the part.
+/// Returns the same cells for a culprit. The part is the culprit's kind.
 fn culprit(who: &Culprit) -> [String; 3] {
     let name = match who {
         Culprit::Owner(owner) => text(&owner.in_words()),
@@ -173,11 +173,11 @@ fn culprit(who: &Culprit) -> [String; 3] {
     ["culprit".to_owned(), name, words::culprit(who).to_owned()]
 }
 
-/// Cells of [`VALUE`]. Reasons may hold names that others chose.
+/// Returns the cells of [`VALUE`]. Reasons may hold names that others chose.
 fn value_cells(value: &Value, bucket: Option<(u64, u64)>, number: &Number<'_>) -> [String; VALUE.len()] {
     let status = number.status().to_owned();
     let [bucket_low, bucket_high] = match bucket {
-        // The last has no end.
+        // The last bucket has no end.
         Some((low, high)) => {
             [low.to_string(), if high == u64::MAX { String::new() } else { high.to_string() }]
         }
@@ -186,7 +186,7 @@ fn value_cells(value: &Value, bucket: Option<(u64, u64)>, number: &Number<'_>) -
     match value {
         Value::Known(Known { estimate, low, high, coverage, how }) => {
             let [value, low, high, coverage] = [estimate, low, high, coverage].map(ToString::to_string);
-            // Why it is only a part, where places are known that did not count.
+            // Reason why the value is partial, where places are known that did not count.
             let uncounted = number.details.counters.map_or_else(String::new, |of| of.uncounted.join("; "));
             let how = how.name().to_owned();
             [value, low, high, bucket_low, bucket_high, coverage, how, status, text(&uncounted)]
@@ -198,7 +198,7 @@ fn value_cells(value: &Value, bucket: Option<(u64, u64)>, number: &Number<'_>) -
     }
 }
 
-/// Cells of [`DETAILS`].
+/// Returns the cells of [`DETAILS`].
 fn details(number: &Number<'_>) -> [String; DETAILS.len()] {
     let details = &number.details;
     let [share, told_apart] = match details.label {

@@ -11,16 +11,16 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// Metrics of one table, as they came out.
+/// Metrics of one table, with their results.
 pub struct Evaluation<'a> {
-    /// First line for people.
+    /// Title line of the text format.
     title: String,
-    /// What is said of the table and of the counts, by field.
+    /// Facts on the table and the counts, by field.
     about: Map<String, Json>,
-    /// Columns that a metric has beside its name, unit and value.
+    /// Columns that a metric has in addition to its name, unit and value.
     columns: &'static [&'static str],
     metrics: Vec<Metric<'a>>,
-    /// Columns of a name for people.
+    /// Width of the name column in the text format.
     name_width: usize,
 }
 
@@ -31,12 +31,12 @@ struct Metric<'a> {
     unit: Unit,
     value: &'a Value,
     is_flagged: bool,
-    /// Cells of the columns that only it has.
+    /// Cells of the additional columns.
     details: Vec<Json>,
 }
 
 impl<'a> Evaluation<'a> {
-    /// Metrics of a CPU model: the tree first, then the others.
+    /// Returns the metrics of a CPU model: the tree first, then the others.
     #[must_use]
     pub fn of_cores(model: &'a Model, evaluated: &'a offline::Evaluated) -> Self {
         let Model { name, source, formulas_version: formulas, .. } = model;
@@ -64,7 +64,7 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// I/O metrics of the CPU model `name`.
+    /// Returns the I/O metrics of the CPU model `name`.
     #[must_use]
     pub fn of_io(
         name: &str,
@@ -93,7 +93,7 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// Writes it. A value that is undefined has its reason in every format.
+    /// Writes the metrics in `format`. An undefined value has its reason in every format.
     ///
     /// # Errors
     ///

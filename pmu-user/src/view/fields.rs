@@ -1,5 +1,5 @@
-//! Counts in the fields that `perf stat -x` has: value, unit, event, time on a counter, its share, metric and the metric's unit; in front of
-//! them the interval, the CPUs or the target of a row.
+//! Counts in the fields of `perf stat -x`: value, unit, event, time on a counter, its share, metric and the
+//! metric's unit. The interval, the CPUs or the target of a row come first.
 
 use std::io::{self, Write};
 
@@ -13,7 +13,7 @@ use crate::{
     plan::count::Place,
 };
 
-/// Writes a stage. Nothing stands before the rows, and intervals are not added up.
+/// Writes a stage. Rows have no header, and intervals are not added up.
 pub(super) fn write(into: &mut dyn Write, style: &Style, stage: Stage<'_>) -> io::Result<()> {
     let (stat, is_interval) = match stage {
         Stage::Interval(report, _) => (&report.counts, true),
@@ -28,7 +28,7 @@ pub(super) fn write(into: &mut dyn Write, style: &Style, stage: Stage<'_>) -> io
     })
 }
 
-/// When the interval ended.
+/// Returns the end time of the interval.
 fn at(stat: &Stat, is_interval: bool) -> Vec<String> {
     let elapsed_ns = stat.elapsed.known().map_or(0.0, |known| known.estimate);
     let ns = stat.from.as_nanos() + elapsed_ns as u128;
@@ -36,7 +36,7 @@ fn at(stat: &Stat, is_interval: bool) -> Vec<String> {
     is_interval.then(at).into_iter().collect()
 }
 
-/// The CPUs, and how many they are where they may be several; or the thread.
+/// Returns the CPUs, with their number where there may be several, or the thread.
 fn place(row: &Row) -> Vec<String> {
     let name = row.place.as_ref().map(|place| text(&place.to_string()));
     let cpus = row.place.as_ref().and_then(Place::cpus).map(|cpus| cpus.to_string());
@@ -61,7 +61,7 @@ fn counted(row: &Row, stat: &Stat) -> Vec<String> {
     fields
 }
 
-/// The count, and its unit. Clocks are in milliseconds, times of the run in nanoseconds.
+/// Returns the count and its unit. Clocks are in milliseconds, times of the run in nanoseconds.
 fn amount(row: &Row) -> (String, String) {
     let is_clock = row.unit.as_deref() == Some("ns") && row.pmu == "software";
     let unit = if is_clock { "msec" } else { row.unit.as_deref().unwrap_or_default() };
@@ -75,7 +75,7 @@ fn amount(row: &Row) -> (String, String) {
     (number, text(unit))
 }
 
-/// Standard deviation of the mean of the runs, as a share of the mean.
+/// Returns the standard deviation of the mean of the runs, as a share of the mean.
 fn spread(row: &Row) -> f64 {
     let known: Vec<f64> = row.of_runs.iter().filter_map(|run| Some(run.known()?.estimate)).collect();
     if known.len() < 2 {
@@ -85,7 +85,7 @@ fn spread(row: &Row) -> f64 {
     if mean == 0.0 { 0.0 } else { error / mean }
 }
 
-/// What the count says about another, and its unit, in perf's words; nothing where perf has none.
+/// Returns the derived metric and its unit in perf's words, or empty texts where perf has none.
 fn metric(row: &Row) -> [String; 2] {
     let none = || [String::new(), String::new()];
     let Some(derived) = &row.derived else { return none() };
@@ -112,7 +112,7 @@ fn metric(row: &Row) -> [String; 2] {
     [number, unit]
 }
 
-/// Accesses of the cache that an event is of, in perf's words.
+/// Returns the accesses of an event's cache, in perf's words.
 fn cache(event: &str) -> Option<&'static str> {
     let caches = [
         ("L1-dcache", "L1-dcache accesses"),
@@ -124,7 +124,7 @@ fn cache(event: &str) -> Option<&'static str> {
     caches.iter().find(|(name, _)| event.starts_with(name)).map(|(_, words)| *words)
 }
 
-/// A number below 1000, and the letter that it has lost.
+/// Returns a number divided by powers of 1000, and its prefix.
 fn prefixed(mut number: f64) -> (f64, &'static str) {
     let mut prefixes = ["", "K", "M", "G"].into_iter();
     let mut prefix = prefixes.next().unwrap_or_default();

@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// What a finding says: a sentence without a full stop, safe for a terminal.
+/// Returns the sentence of a finding, without a full stop, safe for a terminal.
 pub(super) fn says(finding: &Finding) -> String {
     let (whose, value) = (who(finding.whose.as_ref()), number(&finding.value, finding.rule.unit));
     let (at, subject) = (place(finding), || subject(finding));
@@ -31,7 +31,7 @@ pub(super) fn says(finding: &Finding) -> String {
         Cause::FaultStorm | Cause::MigrationStorm => storm(finding, &whose, &value),
         Cause::Convoy => convoy(finding, &whose, &value),
         Cause::Interrupted => format!(
-            "interrupt handlers had the CPU {value} of the time that {whose} ran ({}); of all CPUs, most was {}",
+            "interrupt handlers had the CPU {value} of the time that {whose} ran ({}); the largest handler on all CPUs is {}",
             rests_on("interrupts.time"),
             names.join(" ")
         ),
@@ -48,11 +48,11 @@ pub(super) fn says(finding: &Finding) -> String {
             of_storm(names.first())
         ),
         Cause::DiskSaturated => format!(
-            "{}: busy {value} of the time, with {} requests in flight at the mean",
+            "{}: busy {value} of the time, with {} requests in flight on average",
             subject(),
             rests_on("block.queue_depth")
         ),
-        Cause::Dram => format!("memory{at} moves {value} of what it can"),
+        Cause::Dram => format!("memory{at} moves {value} of its maximum"),
         Cause::Upi => format!("the link between sockets{at} is {value} full"),
         Cause::Link => format!("the PCIe link{at} is {value} full"),
         Cause::RemoteDevice => format!("{value} of what devices{at} move is in another node's memory"),
@@ -72,24 +72,24 @@ pub(super) fn says(finding: &Finding) -> String {
         Cause::SwitchesMissing => {
             format!("{value} of the switches were not seen: times and counts of tasks are too low")
         }
-        Cause::SamplesMissing => format!("{value} of the samples did not come"),
+        Cause::SamplesMissing => format!("{value} of the samples are missing"),
     }
 }
 
-/// A limit of a cgroup that was reached: of CPU time, or of memory.
+/// Describes a limit of a cgroup that was reached: of CPU time, or of memory.
 fn at_limit(finding: &Finding, whose: &str, value: &str) -> String {
     let rests_on = |metric: &str| evidence(finding, metric);
     match finding.rule.cause {
         Cause::OomKill => format!(
-            "the kernel ended {value} processes of {whose}, which was at its memory.max of {}",
+            "the kernel killed {value} processes of {whose}, which was at its memory.max of {}",
             rests_on("memory.max")
         ),
         Cause::MemoryHigh => format!(
-            "{whose} was above its memory.high of {} {value} times: its tasks had to give memory back first",
+            "{whose} was above its memory.high of {} {value} times: its tasks had to reclaim memory first",
             rests_on("memory.high")
         ),
         _ => format!(
-            "{whose} used up its limit of CPU time{} in {value} of {} periods: its tasks stood still for {}",
+            "{whose} used up its limit of CPU time{} in {value} of {} periods: its tasks were throttled for {}",
             cpu_limit(finding),
             rests_on("periods"),
             rests_on("throttled_time")
@@ -97,7 +97,7 @@ fn at_limit(finding: &Finding, whose: &str, value: &str) -> String {
     }
 }
 
-/// The limit of CPU time that a finding is about, as its file is called; nothing where it is not known.
+/// Returns the limit of CPU time of a finding under the name of its file, or nothing if it is not known.
 fn cpu_limit(finding: &Finding) -> String {
     let files = [("cpu.max", "cpu.max.period"), ("cpu.cfs_quota_us", "cpu.cfs_period_us")];
     let mut known = files.into_iter().filter(|(quota, _)| finding.evidence(quota).is_some());
@@ -106,7 +106,8 @@ fn cpu_limit(finding: &Finding) -> String {
     })
 }
 
-/// A limit of I/O that is used up: `16.0/s × 65.5 KB = 1.05 MB/s is the limit io.max wbps=1048576 of /web`.
+/// Describes a limit of I/O that is used up: `16.0/s × 65.5 KB = 1.05 MB/s is the limit io.max wbps=1048576
+/// of /web`.
 fn io_limited(finding: &Finding, whose: &str, value: &str) -> String {
     let names: Vec<String> = finding.names.iter().map(|name| name.terminal().into_owned()).collect();
     let (limit, at) = (names.join(" "), subject(finding));
@@ -122,7 +123,7 @@ fn io_limited(finding: &Finding, whose: &str, value: &str) -> String {
     )
 }
 
-/// A rate that a finding rests on.
+/// Returns a rate that a finding rests on.
 fn a_second(finding: &Finding, metric: &str) -> String {
     let found = finding.evidence(metric);
     found.map_or_else(String::new, |found| {
@@ -130,17 +131,17 @@ fn a_second(finding: &Finding, metric: &str) -> String {
     })
 }
 
-/// Tasks that waited for memory or I/O, by the kernel's pressure stall information.
+/// Describes tasks that waited for memory or I/O, by the kernel's pressure stall information.
 fn stood_still(finding: &Finding, whose: &str, value: &str) -> String {
     let of = if finding.whose.is_some() { whose } else { "the host" };
     let (tasks, what) = match finding.rule.cause {
         Cause::MemoryPressure => (format!("tasks of {of}"), "memory"),
-        _ => (format!("all tasks of {of} that were not idle"), "I/O"),
+        _ => (format!("all non-idle tasks of {of}"), "I/O"),
     };
-    format!("{tasks} stood still for {what} {value} of the time ({})", evidence(finding, "stalled_time"))
+    format!("{tasks} were stalled on {what} {value} of the time ({})", evidence(finding, "stalled_time"))
 }
 
-/// Threads that waited for locks.
+/// Describes threads that waited for locks.
 fn convoy(finding: &Finding, whose: &str, value: &str) -> String {
     let rests_on = |metric: &str| evidence(finding, metric);
     format!(
@@ -151,7 +152,7 @@ fn convoy(finding: &Finding, whose: &str, value: &str) -> String {
     )
 }
 
-/// Interrupts that were masked, in sum or at a stretch.
+/// Describes masked interrupts, in sum or as a single span.
 fn masked(finding: &Finding, whose: &str, value: &str, names: &[String]) -> String {
     if finding.rule.cause == Cause::MaskedSpan {
         let until = until(names, ", until");
@@ -161,24 +162,27 @@ fn masked(finding: &Finding, whose: &str, value: &str, names: &[String]) -> Stri
     format!("interrupts were masked {value} of {of}{}", until(names, "; the longest gap ended in"))
 }
 
-/// What a network threw away or sent again.
+/// Describes what a network dropped or sent again.
 fn of_network(finding: &Finding, whose: &str, value: &str) -> String {
     let network = finding.whose.as_ref().map_or_else(String::new, |_| format!(", in the network of {whose}"));
     let rests_on = |metric: &str| evidence(finding, metric);
     match finding.rule.cause {
         Cause::PacketDrops => format!(
-            "{}: {value} of the packets were thrown away ({}){network}",
+            "{}: {value} of the packets were dropped ({}){network}",
             subject(finding),
             rests_on("net.drops")
         ),
         Cause::Retransmits => {
-            format!("TCP sent {value} of its segments again ({}){network}", rests_on("net.tcp_retransmitted"))
+            format!(
+                "TCP retransmitted {value} of its segments ({}){network}",
+                rests_on("net.tcp_retransmitted")
+            )
         }
         _ => format!("{value} TCP connections found no room at a listening socket{network}"),
     }
 }
 
-/// The threshold, and where it is from.
+/// Returns the threshold and its source.
 pub(super) fn threshold(finding: &Finding) -> String {
     let rule = finding.rule;
     let threshold = Known { estimate: rule.above, low: rule.above, high: rule.above, ..finding.value };
@@ -193,7 +197,7 @@ fn who(whose: Option<&OwnerOrTarget>) -> String {
     }
 }
 
-/// A number with its interval.
+/// Returns a number with its interval.
 fn number(known: &Known, unit: Unit) -> String {
     spread_cell(known, |value| match unit {
         Unit::Percent => percent(value / 100.0),
@@ -204,12 +208,12 @@ fn number(known: &Known, unit: Unit) -> String {
     })
 }
 
-/// A number that a finding rests on, of whom the finding is.
+/// Returns a number that a finding rests on, of the same owner as the finding.
 fn evidence(finding: &Finding, metric: &str) -> String {
     finding.evidence(metric).map_or_else(String::new, |found| number(&found.value, found.unit))
 }
 
-/// Which processes of a storm are the most: those of a name, or in a cgroup.
+/// Returns the main processes of a storm: those of a name, or in a cgroup.
 fn of_storm(name: Option<&String>) -> String {
     match name {
         Some(path) if path.starts_with('/') => format!("in {path}"),
@@ -218,7 +222,7 @@ fn of_storm(name: Option<&String>) -> String {
     }
 }
 
-/// How often something happened, or how much time it took.
+/// Describes how often something happened, or how much time it took.
 fn storm(finding: &Finding, whose: &str, value: &str) -> String {
     let of = |count: &str, what: &str| {
         format!("({} {what} in {})", evidence(finding, count), evidence(finding, "cpu_time"))
@@ -234,7 +238,7 @@ fn storm(finding: &Finding, whose: &str, value: &str) -> String {
     }
 }
 
-/// The code that let interrupts in again, if it has a name.
+/// Returns the code that unmasked interrupts, if it has a name.
 fn until(names: &[String], words: &str) -> String {
     names.first().map_or_else(String::new, |code| format!("{words} {code}"))
 }
@@ -259,7 +263,7 @@ fn cpu_wait(finding: &Finding, whose: &str, value: &str) -> String {
             format!("; in that time the CPU ran {culprit} for {time}{rest}")
         }
         ([], Some(beside)) => {
-            format!("; most CPU time beside it: {}, {}", who(beside.whose.as_ref()), time(beside))
+            format!("; most other CPU time: {}, {}", who(beside.whose.as_ref()), time(beside))
         }
         ([], None) => String::new(),
     };
@@ -270,7 +274,7 @@ fn cpu_wait(finding: &Finding, whose: &str, value: &str) -> String {
     )
 }
 
-/// A percentile of a disk's requests, and whose most of them are.
+/// Describes a percentile of a disk's requests, and the owner of most of them.
 fn slow_disk(finding: &Finding, what: &str, value: &str) -> String {
     let most = finding.evidence.iter().find(|evidence| evidence.whose.is_some());
     let most = most.map_or_else(String::new, |most| {
@@ -285,12 +289,12 @@ fn slow_disk(finding: &Finding, what: &str, value: &str) -> String {
     )
 }
 
-/// What it is about.
+/// Returns the name of the finding's subject.
 fn subject(finding: &Finding) -> String {
     finding.subject.as_ref().map(subject_name).unwrap_or_default()
 }
 
-/// Where: a socket, a stack, a port.
+/// Returns the place of a finding: a socket, a stack, a port.
 fn place(finding: &Finding) -> String {
     let name = finding.subject.as_ref().map(subject_name).filter(|name| name != "all");
     name.map_or_else(String::new, |name| format!(" at {name}"))

@@ -4,18 +4,18 @@ use std::io::{self, Write};
 
 use super::{csv, fields, json, stage::Stage, text};
 
-/// How results are written: every command knows these.
+/// Format of results that every command supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// For people.
+    /// Plain text for people.
     Text,
-    /// One JSON object a line, schema `pmbpf/2`.
+    /// One JSON object per line, schema `pmbpf/2`.
     Json,
-    /// RFC 4180 with one header row.
+    /// CSV (RFC 4180) with one header row.
     Csv,
 }
 
-/// Writes what a stage of a run has in one format.
+/// Function that writes a stage of a run in one format.
 type WriteStage = fn(&mut dyn Write, &text::Style, Stage<'_>) -> io::Result<()>;
 
 /// A format of reports.
@@ -29,29 +29,29 @@ const TEXT: ReportFormat = ReportFormat { name: "text", write: text::report::wri
 const JSON: ReportFormat = ReportFormat { name: "json", write: json::report::write };
 const CSV: ReportFormat = ReportFormat { name: "csv", write: csv::write };
 
-/// The rows of `perf stat -x`, of counts alone: `stat -x` writes them, and no other command.
+/// Rows of `perf stat -x`, with counts only. Only `stat -x` writes them.
 const FIELDS: ReportFormat = ReportFormat { name: "fields", write: fields::write };
 
-/// Formats of reports: a new one is a file and a line here.
+/// Formats of reports. A new format is a file and a line here.
 static FORMATS: &[ReportFormat] = &[TEXT, JSON, CSV];
 
 impl ReportFormat {
-    /// Names of all formats of reports.
+    /// Returns the names of all formats of reports.
     pub fn names() -> impl Iterator<Item = &'static str> {
         FORMATS.iter().map(|format| format.name)
     }
 
-    /// The format of this name, if there is one.
+    /// Returns the format of this name, if there is one.
     pub fn named(name: &str) -> Option<Self> {
         FORMATS.iter().find(|format| format.name == name).copied()
     }
 
-    /// Counts in perf's fields.
+    /// Returns the format of counts in perf's fields.
     pub const fn fields() -> Self {
         FIELDS
     }
 
-    /// Which of the formats that every command knows this is, if it is one.
+    /// Returns this format as one that every command supports, if it is one.
     pub fn format(self) -> Option<Format> {
         [Format::Text, Format::Json, Format::Csv]
             .into_iter()

@@ -1,5 +1,5 @@
-//! Latencies as HdrHistogram's interval log, which that project's tools merge, plot and compare: a line for each owner and
-//! interval.
+//! Latencies in HdrHistogram's interval log format, with a line for each owner and interval. That project's
+//! tools merge, plot and compare such logs.
 
 use std::{
     io::{self, Write},
@@ -25,11 +25,11 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// Significant digits: a power of two has 128 cells. A bucket has four of them or more, or is one value; so its middle is the
-/// largest value of a cell, which is what a percentile is read as.
+/// Significant digits, with which a power of two has 128 cells. A bucket has four of them or more, or is one
+/// value. Its middle is therefore the largest value of a cell, which is what a percentile is read as.
 const DIGITS: u8 = 2;
 
-/// Writes the log to one place. A failure is kept until the end: it ends nothing but the log.
+/// Writer of the log to one place. A failure is kept until the end, and ends only the log.
 pub struct HdrLog<'a> {
     into: Box<dyn Write + 'a>,
     serializer: V2DeflateSerializer,
@@ -37,7 +37,7 @@ pub struct HdrLog<'a> {
 }
 
 impl<'a> HdrLog<'a> {
-    /// The log of a run that started then, in ns since 1970.
+    /// Begins the log of a run that started at `started_unix_ns`, in ns since 1970.
     ///
     /// # Errors
     ///
@@ -55,7 +55,7 @@ impl<'a> HdrLog<'a> {
         Ok(Self { into, serializer, failure: None })
     }
 
-    /// Appends the distributions among the numbers of an interval, which begins and lasts so long, in ns.
+    /// Appends the distributions among the numbers of an interval. `frame` is its start and length in ns.
     pub fn interval<'r>(&mut self, frame: (u64, u64), numbers: impl Iterator<Item = Number<'r>>) {
         if self.failure.is_none() {
             self.failure = self.lines(frame, numbers).err();
@@ -77,7 +77,7 @@ impl<'a> HdrLog<'a> {
         self.into.flush()
     }
 
-    /// The first failure.
+    /// Returns the first failure.
     ///
     /// # Errors
     ///
@@ -90,7 +90,8 @@ impl<'a> HdrLog<'a> {
     }
 }
 
-/// The same values as HdrHistogram keeps them, each at the middle of its bucket but no higher than the largest.
+/// Returns the same values as HdrHistogram keeps them, each at the middle of its bucket but no higher than
+/// the largest.
 fn to_hdr(distribution: &Distribution) -> io::Result<Histogram<u64>> {
     let values = || {
         let value = |middle: u64| middle.min(distribution.max.high);
@@ -102,8 +103,8 @@ fn to_hdr(distribution: &Distribution) -> io::Result<Histogram<u64>> {
     Ok(histogram)
 }
 
-/// What a line is about: `runqueue_latency:process:4711:sh`, `block.latency:disk:nvme0n1:read:cgroup:/web`. A name has no byte in
-/// it that ends a tag or a part of one.
+/// Returns the tag of a line: `runqueue_latency:process:4711:sh`,
+/// `block.latency:disk:nvme0n1:read:cgroup:/web`. A name contains no byte that ends a tag or a part of one.
 fn tag(number: &Number<'_>) -> String {
     let mut tag = number.metric.clone().into_owned();
     if let Some(of) = number.subject {
@@ -130,7 +131,7 @@ fn tag(number: &Number<'_>) -> String {
         Owner::Other => return tag,
     };
     if let Some(id) = id {
-        // A number that is the host's only is none of the collector's.
+        // An id that exists only in the host's namespace is not valid in the collector's.
         tag += &match Id::of(*id) {
             Id::Here(id) => format!(":{id}"),
             Id::Outside(id) => format!(":host-{id}"),
@@ -139,7 +140,7 @@ fn tag(number: &Number<'_>) -> String {
     tag + ":" + &escaped(name)
 }
 
-/// A name in letters, digits and `-._/`, other bytes as %XX.
+/// Returns a name in letters, digits and `-._/`, with other bytes as %XX.
 fn escaped(name: &Untrusted) -> String {
     let mut text = String::new();
     for &byte in name.as_bytes() {

@@ -1,4 +1,4 @@
-//! `pmbpf list`: a table whose columns are named, in every format.
+//! `pmbpf list`: a table with named columns, in every format.
 
 use std::io::{self, Write};
 
@@ -21,60 +21,60 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// A table of what exists.
+/// Table of what exists.
 #[derive(Clone, Debug)]
 pub struct Listing {
-    /// What a row is: `listed_event`, `listed_pmu`…
+    /// Kind of the rows: `listed_event`, `listed_pmu`…
     pub kind: &'static str,
-    /// Names of the columns; text shows those that hold anything.
+    /// Names of the columns. Text shows those that are not empty.
     pub columns: &'static [&'static str],
     /// Columns that text does not show.
     pub hidden: &'static [&'static str],
-    /// How text shows it.
+    /// Layout of the list in text.
     pub look: Look,
-    /// A cell for each column.
+    /// Rows, with a cell for each column.
     pub rows: Vec<Vec<Cell>>,
-    /// Sentences about what is not in the table, and why.
+    /// Sentences on what is not in the table, and why.
     pub notes: Vec<String>,
 }
 
-/// How a list looks to people.
+/// Layout of a list in text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
     /// Columns under their names.
     Table,
-    /// Labels, and beside them sentences, which stand in the column of this name. What columns behind it say stands below, after their
+    /// Labels, followed by sentences from the column of this name. Later columns are shown below, after their
     /// names.
     Sheet(&'static str),
 }
 
-/// What stands in a cell.
+/// Content of a cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cell {
-    /// Nothing.
+    /// Cell without content.
     Empty,
     /// A name or a sentence.
     Text(Untrusted),
-    /// A number.
+    /// A single number.
     Number(u64),
-    /// Several names.
+    /// Several names or sentences.
     Several(Vec<Untrusted>),
 }
 
 impl Cell {
-    /// Text; nothing if it is empty.
+    /// Returns a cell of text, empty for an empty text.
     #[must_use]
     pub fn text(text: &str) -> Self {
         if text.is_empty() { Self::Empty } else { Self::Text(Untrusted::from(text)) }
     }
 
-    /// Text, if there is any.
+    /// Returns a cell of text, empty if there is none.
     #[must_use]
     pub fn optional(text: Option<&String>) -> Self {
         text.map_or(Self::Empty, |text| Self::text(text))
     }
 
-    /// Several names or sentences.
+    /// Returns a cell of several names or sentences.
     #[must_use]
     pub fn several(names: impl IntoIterator<Item = String>) -> Self {
         Self::Several(names.into_iter().map(Untrusted::from).collect())
@@ -82,12 +82,12 @@ impl Cell {
 }
 
 impl Listing {
-    /// A table of these rows.
+    /// Returns a table of these rows.
     const fn table(kind: &'static str, columns: &'static [&'static str], rows: Vec<Vec<Cell>>) -> Self {
         Self { kind, columns, hidden: &[], look: Look::Table, rows, notes: Vec::new() }
     }
 
-    /// Events. What cannot be counted here has the reason in its last column.
+    /// Returns a list of events. An event that cannot be counted here has the reason in its last column.
     #[must_use]
     pub fn of_events(events: &[ListedEvent]) -> Self {
         let row = |event: &ListedEvent| {
@@ -110,7 +110,7 @@ impl Listing {
         )
     }
 
-    /// PMUs; uncore PMUs of a kind are one.
+    /// Returns a list of PMUs. Uncore PMUs of a kind share a row.
     #[must_use]
     pub fn of_pmus(pmus: &[ListedPmu]) -> Self {
         let pairs = |pairs: &[(String, String)]| {
@@ -136,8 +136,8 @@ impl Listing {
         )
     }
 
-    /// Metrics: those of the catalogue, each with why it cannot be measured here, and those of a CPU model, which `missing`
-    /// keeps from being.
+    /// Returns a list of metrics: those of the catalogue, each with the reason if it cannot be measured here,
+    /// and those of a CPU model. `missing` is the reason why the model's metrics cannot be measured.
     #[must_use]
     pub fn of_metrics<'a>(
         listed: impl IntoIterator<Item = (&'a Metric, Option<String>)>,
@@ -171,7 +171,8 @@ impl Listing {
         )
     }
 
-    /// Configurations: a row for each quantity, with the events that stand for it here, or why there is none.
+    /// Returns a list of configurations: a row for each quantity, with its events here, or the reason why
+    /// there are none.
     #[must_use]
     pub fn of_profiles(profiles: &[Available]) -> Self {
         let row = |available: &Available, row: &plan::profile::Row| {
@@ -191,7 +192,7 @@ impl Listing {
         Self::table("listed_profile", &["name", "row", "events", "status", "reason"], rows.collect())
     }
 
-    /// CPU models with tables.
+    /// Returns a list of CPU models with tables.
     #[must_use]
     pub fn of_cpus(all: &[Coverage]) -> Self {
         let number = |count: usize| Cell::Number(count as u64);
@@ -225,7 +226,8 @@ impl Listing {
         Self { hidden, ..Self::table("listed_cpu", columns, all.iter().map(row).collect()) }
     }
 
-    /// Cgroups, each with the name that `--cgroup` takes beside its path, and with how many threads it holds itself.
+    /// Returns a list of cgroups, each with its name for `--cgroup`, its path, and the number of threads that
+    /// it holds itself.
     #[must_use]
     pub fn of_cgroups(cgroups: &[(Cgroup, Option<String>, Option<usize>)]) -> Self {
         let row = |(cgroup, name, threads): &(Cgroup, Option<String>, Option<usize>)| {
@@ -312,7 +314,7 @@ mod tests {
     fn no_format_lets_a_name_steer_the_terminal() {
         for format in [Format::Text, Format::Json, Format::Csv] {
             let text = written(format);
-            // What is left of an escape that was let through is `red` alone.
+            // If the escape had passed, only `red` would be left of it.
             assert!(text.contains("[31mred"), "{text}");
         }
     }

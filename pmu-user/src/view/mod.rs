@@ -1,4 +1,5 @@
-//! From a report to bytes. Each format is one file, or one folder, and owns its words and columns; none computes anything.
+//! Conversion of reports to bytes. Each format is one file or one folder, owns its words and columns, and
+//! computes nothing.
 
 pub mod annotation;
 #[cfg(feature = "parquet")]
@@ -44,7 +45,7 @@ use crate::{
     metric::Report,
 };
 
-/// Writes reports of one run to one place, whatever its sources are.
+/// Writer of the reports of one run to one place, for all kinds of sources.
 pub struct View<'a> {
     header: &'a Header,
     form: Form<'a>,
@@ -54,18 +55,18 @@ pub struct View<'a> {
     intervals: u64,
 }
 
-/// What reports become.
+/// Form in which reports are output.
 enum Form<'a> {
-    /// A format of ours.
+    /// Format of pmbpf.
     Report(ReportFormat, text::Style),
-    /// A format of other tools.
+    /// Format of other tools.
     Export(Box<dyn Export>),
-    /// Nothing that is written: whoever draws is given each interval.
+    /// Nothing is written: the function receives each interval.
     Watched(Box<dyn FnMut(&Report) + 'a>),
 }
 
 impl<'a> View<'a> {
-    /// A view of the run that `header` describes.
+    /// Returns a view of the run that `header` describes.
     pub fn new(
         header: &'a Header,
         format: impl Into<ReportFormat>,
@@ -75,12 +76,12 @@ impl<'a> View<'a> {
         Self::of(header, Form::Report(format.into(), style), into)
     }
 
-    /// An export of the run that `header` describes.
+    /// Returns an export of the run that `header` describes.
     pub fn export(header: &'a Header, export: Exporter, into: Box<dyn Write + 'a>) -> Self {
         Self::of(header, Form::Export(export.0), into)
     }
 
-    /// A view that gives the report of each interval to `watch`, and writes nothing.
+    /// Returns a view that passes the report of each interval to `watch`, and writes nothing.
     pub fn watched(header: &'a Header, watch: Box<dyn FnMut(&Report) + 'a>) -> Self {
         Self::of(header, Form::Watched(watch), Box::new(std::io::sink()))
     }
@@ -89,12 +90,12 @@ impl<'a> View<'a> {
         Self { header, form, into, log: None, begun: false, intervals: 0 }
     }
 
-    /// Writes the latencies of every interval to a log, too.
+    /// Sets a log to which the latencies of every interval are written, too.
     pub fn log_to(&mut self, log: Option<HdrLog<'a>>) {
         self.log = log;
     }
 
-    /// Writes one interval's report.
+    /// Writes the report of one interval.
     ///
     /// # Errors
     ///
@@ -107,7 +108,7 @@ impl<'a> View<'a> {
         self.into.flush()
     }
 
-    /// Writes the whole run's report and what ends it.
+    /// Writes the report of the whole run and its ending.
     ///
     /// # Errors
     ///

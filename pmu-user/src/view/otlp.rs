@@ -1,5 +1,5 @@
-//! Messages that all of OTLP's signals have (github.com/open-telemetry/opentelemetry-proto, common/v1 and resource/v1): their fields that we
-//! write, under their numbers.
+//! Messages common to all OTLP signals (github.com/open-telemetry/opentelemetry-proto, common/v1 and
+//! resource/v1): the fields written here, under their numbers.
 
 use prost::Message;
 
@@ -11,7 +11,7 @@ pub(in crate::view) struct Resource {
     pub(in crate::view) attributes: Vec<KeyValue>,
 }
 
-/// InstrumentationScope.
+/// InstrumentationScope of OTLP.
 #[derive(Clone, PartialEq, Message)]
 pub(in crate::view) struct Scope {
     #[prost(string, tag = "1")]
@@ -37,13 +37,13 @@ pub(in crate::view) struct AnyValue {
 }
 
 impl KeyValue {
-    /// A text, as it may be shown.
+    /// Returns an attribute with a text that is safe to show.
     pub(in crate::view) fn text(key: &str, value: &str) -> Self {
         let text = Untrusted::from(value).terminal().into_owned();
         Self { key: key.to_owned(), value: Some(AnyValue { text: Some(text), number: None }) }
     }
 
-    /// A number.
+    /// Returns an attribute with a number.
     pub(in crate::view) fn number(key: &str, value: i64) -> Self {
         Self { key: key.to_owned(), value: Some(AnyValue { text: None, number: Some(value) }) }
     }

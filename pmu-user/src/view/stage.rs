@@ -1,11 +1,11 @@
-//! What a format is given to write.
+//! Stages of a run, as formats write them.
 
 use crate::{
     drain::{Ending, Header},
     metric::Report,
 };
 
-/// Is this report all, or one of many?
+/// Part of a run that a report covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// One interval of a run that reports while it runs.
@@ -14,13 +14,14 @@ pub enum Part {
     Whole,
 }
 
-/// What is being written.
+/// Stage that is being written.
 #[derive(Clone, Copy)]
 pub(super) enum Stage<'r> {
-    /// What stands before everything.
+    /// Begin of the run, before everything else.
     Begin(&'r Header),
-    /// An interval, and how many there were before it.
+    /// Interval, with the number of intervals before it.
     Interval(&'r Report, u64),
-    /// The whole run. Formats for machines tell no number twice: where there were intervals, their sums are the reader's.
+    /// The whole run. Machine-readable formats write every number once: if there were intervals, the reader
+    /// adds them up.
     Whole { header: &'r Header, report: &'r Report, ending: &'r Ending, intervals: u64 },
 }

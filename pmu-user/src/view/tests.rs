@@ -1,4 +1,4 @@
-//! Counts in every format.
+//! Tests of counts in every format.
 
 use std::{path::Path, time::Duration};
 
@@ -71,7 +71,7 @@ fn scaled(estimate: f64) -> Value {
     Value::Known(Known { estimate, low, high, coverage: 0.6, how: How::Scaled })
 }
 
-/// A scaled count with a ratio, one that never ran, one that the host lacks.
+/// Returns a scaled count with a ratio, one that never ran, and one that the host lacks.
 fn stat() -> Stat {
     let value = Value::counted(2, 0.6);
     let derived = Derived { name: "insn_per_cycle", unit: "insn per cycle".to_owned(), value };
@@ -119,7 +119,7 @@ fn whole(format: Format, stat: &Stat) -> String {
     written(format, |view| view.whole(&report(stat), &ENDED).unwrap())
 }
 
-/// The words of the line that holds `part`.
+/// Returns the words of the line that holds `part`.
 #[track_caller]
 fn line(text: &str, part: &str) -> String {
     let line = text.lines().find(|line| line.contains(part)).unwrap_or_else(|| panic!("no {part} in {text}"));
@@ -212,7 +212,7 @@ fn numbers_of_intervals_are_not_told_again_for_the_whole() {
     });
     let rows = schema::rows(&text);
     let kinds: Vec<_> = rows.iter().map(|row| row["kind"].as_str().unwrap()).collect();
-    // Three events, what one of them says, and two times.
+    // Three events, the ratio of one of them, and two times.
     assert_eq!(kinds, [&["header"][..], &["metric"; 12], &["summary"]].concat());
     assert_eq!((&rows[1]["t"], &rows[1]["dt"]), (&1_500_000_000.into(), &2_000_000_000_u64.into()));
 }
@@ -227,7 +227,7 @@ fn csv_has_one_header_and_rows_as_wide_as_it() {
     let mut reader = csv::Reader::from_reader(text.as_bytes());
     let headers = reader.headers().unwrap().clone();
     let column = |name: &str| headers.iter().position(|header| header == name).unwrap();
-    // Rows of a width of their own are an error of the reader.
+    // Rows of a different width are an error of the reader.
     let rows: Vec<csv::StringRecord> = reader.records().collect::<Result<_, _>>().unwrap();
     assert_eq!(rows.len(), 2 * 6, "three events, what one of them says, and two times");
     assert_eq!((&rows[0][column("value")], &rows[1][column("parent")]), ("1234567", "event.instructions"));
@@ -254,12 +254,12 @@ fn cgroups_have_tables_of_their_own_and_their_names_steer_nothing() {
         view.whole(&report(&Stat { rows: rows.clone(), ..stat() }), &ENDED).unwrap();
         drop(view);
         let text = String::from_utf8(bytes).unwrap();
-        // Not one that means anything: text is styled by us.
+        // No escape with a meaning passes: only the report itself styles text.
         assert!(text.contains("[31mweb") && !text.contains("\u{1b}[31m") && text.contains("/db"), "{text}");
     }
 }
 
-/// Everything that counts look like, held to the byte; `SNAPSHOTS=overwrite` writes it anew, to be reviewed.
+/// Compares all views of counts byte by byte. `SNAPSHOTS=overwrite` writes the snapshot again, for review.
 #[test]
 fn every_view_of_counts_is_as_it_was() {
     let outlier = Outlier {

@@ -1,4 +1,4 @@
-//! Words that more than one format uses: whom numbers belong to, and what was asked for.
+//! Words that more than one format uses: owners of numbers, and what was requested.
 
 use std::time::Duration;
 
@@ -17,13 +17,14 @@ use crate::{
     table::event::Counts,
 };
 
-/// A span of a recording, in ns since counting started.
+/// Returns a span of a recording in words, from ns since counting started.
 pub(super) fn span((from_ns, to_ns): (u64, u64)) -> String {
     let (from, to) = (from_ns as f64 / 1e9, to_ns as f64 / 1e9);
     format!("{from:.3} s to {to:.3} s of the recording, cut between drains")
 }
 
-/// Kind of an owner: `host`, `target`, `process`, `ended`, `program`, `thread`, `comm`, `exe`, `cgroup`, `other`.
+/// Returns the kind of an owner: `host`, `target`, `process`, `ended`, `program`, `thread`, `comm`, `exe`,
+/// `cgroup`, `other`.
 pub(super) const fn kind(whose: Attribution<'_>) -> &'static str {
     match whose {
         Attribution::Host => "host",
@@ -39,7 +40,7 @@ pub(super) const fn kind(whose: Attribution<'_>) -> &'static str {
     }
 }
 
-/// Kind of whoever had a CPU: of an owner its own, else `idle`, `outside`, `unknown`.
+/// Returns the kind of a culprit: that of an owner, or `idle`, `outside`, `migrated`, `unknown`.
 pub(super) const fn culprit(culprit: &Culprit) -> &'static str {
     match culprit {
         Culprit::Owner(owner) => kind(Attribution::Owner(owner)),
@@ -50,7 +51,7 @@ pub(super) const fn culprit(culprit: &Culprit) -> &'static str {
     }
 }
 
-/// Kind of what a number is about.
+/// Returns the kind of a number's subject.
 pub(super) const fn subject(subject: &Subject) -> &'static str {
     match subject {
         Subject::Scope(Scope::Platform) => "platform",
@@ -68,7 +69,7 @@ pub(super) const fn subject(subject: &Subject) -> &'static str {
     }
 }
 
-/// A place in numbers: `0/3/1` is part 1 of stack 3 on die 0. Empty for the platform.
+/// Returns a place in numbers: `0/3/1` is part 1 of stack 3 on die 0. Empty for the platform.
 pub(super) fn place(place: Scope) -> String {
     match place {
         Scope::Platform => String::new(),
@@ -80,7 +81,7 @@ pub(super) fn place(place: Scope) -> String {
     }
 }
 
-/// The target in words, safe for a terminal.
+/// Returns the target in words, safe for a terminal.
 pub(super) fn target(plan: &Plan) -> String {
     match &plan.target {
         Target::System if plan.by == By::Cgroup => "every cgroup".to_owned(),
@@ -88,7 +89,7 @@ pub(super) fn target(plan: &Plan) -> String {
     }
 }
 
-/// What an owner is, in a word.
+/// Returns the kind of the owners, in a word.
 pub(super) fn by(plan: &Plan) -> &'static str {
     match plan.by {
         By::Process => "process",
@@ -99,12 +100,12 @@ pub(super) fn by(plan: &Plan) -> &'static str {
     }
 }
 
-/// The CPUs, in the kernel's list format.
+/// Returns the CPUs in the kernel's list format.
 pub(super) fn cpus(plan: &Plan) -> String {
     format_list(&plan.cpus)
 }
 
-/// The sampling event in words.
+/// Returns the sampling event in words.
 pub(super) fn sampling(sampling: &Sampling) -> String {
     let asked = sampling.frequency.map(|hz| format!(" ({hz} Hz)")).unwrap_or_default();
     match sampling.counts {
@@ -120,7 +121,7 @@ pub(super) fn sampling(sampling: &Sampling) -> String {
     }
 }
 
-/// What to bear in mind when an event's samples are read by address or line, if anything.
+/// Returns a warning for samples of an event that are read by address or line, if any applies.
 pub(super) fn skid(sampling: &Sampling) -> Option<String> {
     let precision = sampling.precision.as_ref()?;
     let why = match (precision.level, &precision.why) {
@@ -131,13 +132,13 @@ pub(super) fn skid(sampling: &Sampling) -> Option<String> {
     Some(format!("{}: samples land some instructions late (skid); {why}", sampling.event))
 }
 
-/// A time in ns since 1970, in UTC (RFC 3339).
+/// Returns a time in ns since 1970 as UTC (RFC 3339).
 pub(super) fn started_at(unix_ns: u64) -> String {
     let nanoseconds = i128::from(unix_ns);
     Timestamp::from_nanosecond(nanoseconds).map_or_else(|_| "unknown".to_owned(), |time| format!("{time:.3}"))
 }
 
-/// A signal's name: `SIGTERM`; `SIG40` for one that has none.
+/// Returns a signal's name: `SIGTERM`, or `SIG40` for one without a name.
 pub(super) fn signal_name(number: i32) -> String {
     const NAMES: [(i32, &str); 16] = [
         (1, "SIGHUP"),
@@ -163,7 +164,7 @@ pub(super) fn signal_name(number: i32) -> String {
         .map_or_else(|| format!("SIG{number}"), |(_, name)| (*name).to_owned())
 }
 
-/// How a command ended, with the times that time(1) tells, where they are known.
+/// Returns how a command ended, with its times as time(1) reports them, where they are known.
 pub(super) fn command(ending: &Ending) -> Option<String> {
     let workload = ending.workload?;
     let time = |time: Duration, what: &str| format!("{} {what}", duration(time.as_nanos() as f64));
@@ -174,7 +175,7 @@ pub(super) fn command(ending: &Ending) -> Option<String> {
     Some(if times.is_empty() { how } else { format!("{how}; {}", times.join(", ")) })
 }
 
-/// How the command ended: `exited with 7`.
+/// Returns how the command ended: `exited with 7`.
 #[must_use]
 pub fn workload(workload: Workload) -> String {
     match workload {

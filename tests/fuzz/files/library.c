@@ -1,4 +1,4 @@
-// What the libraries beside this are made of (see make.sh): calls through a PLT, inlined calls, a mangled name, stack frames.
+// Source of the libraries in this folder (see make.sh): calls through a PLT, inlined calls, a mangled name, stack frames.
 extern int puts(const char *);
 extern void *malloc(unsigned long);
 

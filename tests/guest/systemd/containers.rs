@@ -1,11 +1,12 @@
-//! podman with systemd's driver and crun: each container has a scope, and what runs in it a cgroup below.
+//! podman with systemd's driver and crun: each container has a scope, and its processes run in a cgroup
+//! below.
 
 use std::fs;
 
 use super::{Theirs, called, is_first, is_found, is_gone, prints, text};
 use crate::support::{Running, assert_close, pmbpf, wait_until};
 
-/// What installing podman would have written, with storage that needs no file system of its own.
+/// Files that the podman package would have written, with storage that needs no separate file system.
 const SETTINGS: [(&str, &str); 3] = [
     ("policy.json", r#"{"default": [{"type": "insecureAcceptAnything"}]}"#),
     (
@@ -18,9 +19,9 @@ const SETTINGS: [(&str, &str); 3] = [
     ),
 ];
 
-/// Begins to run for ever; what it has run through is known to its cgroup.
+/// Script that runs for ever. Its cgroup accounts for the CPU time.
 pub(super) const BUSY: &str = "while :; do :; done";
-/// Runs for a while.
+/// Script that runs for a while.
 const BOUNDED: &str = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
 
 /// Writes podman's settings, and makes an image of a static busybox.
@@ -35,7 +36,7 @@ fn image() {
     );
 }
 
-/// Starts a container that runs a script of busybox's shell; its scope.
+/// Starts a container with a script of busybox's shell, and returns its scope.
 fn start(name: &str, options: &str, script: &str) -> Theirs {
     let id = prints(&format!(
         "podman run --detach --network none --name {name} {options} localhost/box /bin/busybox sh -c '{script}'"
@@ -59,11 +60,11 @@ fn containers_are_found_and_shown_by_their_names() {
             is_found(&typed, name, cgroup);
         }
     }
-    // All of them at once, and podman's own number beside ours.
+    // All of them at once, and podman's own number for comparison.
     let running = Running::start(&["--all-cgroups"]);
     let podman =
         || -> f64 { prints("podman stats --no-stream --format '{{.CPUNano}}' batch").parse().unwrap() };
-    // podman reads its number somewhen between two of the kernel's.
+    // podman reads its number between two of the kernel's.
     let read = || (batch.usage_ns(), podman(), batch.usage_ns());
     let first = read();
     wait_until("they have run", || batch.usage_ns() > first.2 + 2e9);
@@ -78,7 +79,7 @@ fn containers_are_found_and_shown_by_their_names() {
         "podman's: {} is not within {possible:?}",
         last.1 - first.1
     );
-    // A name that two have.
+    // Two objects share a name.
     prints("systemd-run --quiet --collect --unit=web sleep 600");
     let two = pmbpf().args(["run", "-d", "300ms", "--cgroup", "web"]).output().unwrap();
     let said = text(&two.stderr);

@@ -1,9 +1,10 @@
-//! Docker's engine with systemd's driver, and containerd below it alone, of Debian's packages and with their own folders.
+//! Docker's engine with systemd's driver, and containerd below it alone, from Debian's packages and with
+//! separate folders.
 
 use super::{Theirs, called, containers::BUSY, is_first, is_found, prints, shell};
 use crate::support::{Running, assert_close, wait_until};
 
-/// Starts containerd and dockerd, without a network of their own.
+/// Starts containerd and dockerd, without their own network.
 fn start_engines() {
     prints(
         "systemd-run --quiet --unit=engine-containerd --property=Delegate=yes --property=KillMode=process containerd",
@@ -21,7 +22,7 @@ fn start_engines() {
     );
 }
 
-/// Starts a container of docker's; its cgroup.
+/// Starts a docker container and returns its cgroup.
 fn start(name: &str, script: &str) -> Theirs {
     let id = prints(&format!(
         "docker run --detach --network none --name {name} box:1 /bin/busybox sh -c '{script}'"
@@ -48,7 +49,7 @@ fn containers_of_docker_and_containerd_are_found_by_their_names() {
     prints("docker rename web shop");
     is_found("docker:shop", "shop", &web);
     prints("docker rename shop web");
-    // Its next life has another id, and is followed by its name.
+    // After a restart it has another id, and is followed by its name.
     let running = Running::start(&["--cgroup", "docker:web"]);
     let before = web.usage_ns();
     wait_until("it runs", || web.usage_ns() > before + 300e6);

@@ -1,5 +1,6 @@
-//! A host whose first program is systemd, with cgroups of version 2 alone: what people call a container, a pod's container or a unit
-//! there is found and shown by that name, with what its cgroup accounts. Only in guests of `-systemd`.
+//! Host with systemd as the first program, and with cgroups of version 2 alone. Containers, containers of
+//! pods and units are found and shown by their usual names, with their cgroups' accounts. Only in guests of
+//! `-systemd`.
 
 mod containers;
 mod docker;
@@ -18,7 +19,7 @@ use crate::{
     workloads::workload,
 };
 
-/// Is it such a host? If not, that is said.
+/// Returns whether systemd is the first program, and reports a skip otherwise.
 fn is_first() -> bool {
     let is = Path::new("/run/systemd/system").is_dir();
     if !is {
@@ -32,7 +33,7 @@ fn shell(script: &str) -> Output {
     Command::new("bash").args(["-c", script]).output().unwrap()
 }
 
-/// What a script prints of which it is known that it succeeds.
+/// Runs a script that must succeed, and returns its output.
 #[track_caller]
 fn prints(script: &str) -> String {
     let output = shell(script);
@@ -46,11 +47,11 @@ fn prints(script: &str) -> String {
     text(&output.stdout).trim().to_owned()
 }
 
-/// A cgroup that others made, by its path.
+/// Cgroup made by another program, by its path.
 struct Theirs(String);
 
 impl Theirs {
-    /// CPU time that it accounts, in ns.
+    /// Returns the accounted CPU time, in ns.
     fn usage_ns(&self) -> f64 {
         usage_ns(Path::new(&format!("/sys/fs/cgroup{}", self.0)))
     }
@@ -61,13 +62,13 @@ impl Theirs {
     }
 }
 
-/// Owners that are called so; a unit is in its path.
+/// Returns a predicate for owners with this name. A unit's name is in its path.
 fn called(name: &str) -> impl Fn(&Value) -> bool {
     let name = name.to_owned();
     move |owner| owner["called"] == name.as_str() || owner["unit"] == name.as_str()
 }
 
-/// What a run of a second says of whom `--cgroup` is called so, held against what the cgroup accounts.
+/// Asserts that a run with `--cgroup` of this name agrees with the cgroup's accounts, and returns the rows.
 fn is_found(typed: &str, shown: &str, cgroup: &Theirs) -> Rows {
     let output = {
         let before = cgroup.usage_ns();
@@ -77,7 +78,7 @@ fn is_found(typed: &str, shown: &str, cgroup: &Theirs) -> Rows {
         let most = cgroup.usage_ns() - before;
         let rows = Rows::parse(&output.stdout);
         let ours = rows.of_cgroup("cpu_time", &cgroup.0);
-        // Starting takes longer than the run under an emulator.
+        // Under an emulator starting takes longer than the run.
         assert!(ours > 0.3e9 && ours < most + 20e6, "{typed}: {ours} of {most}");
         rows
     };
@@ -91,7 +92,7 @@ fn is_found(typed: &str, shown: &str, cgroup: &Theirs) -> Rows {
     output
 }
 
-/// Nobody is called so any more.
+/// Asserts that no cgroup has this name any more.
 #[track_caller]
 fn is_gone(typed: &str) {
     let gone = pmbpf().args(["run", "-d", "300ms", "--cgroup", typed]).output().unwrap();

@@ -1,17 +1,18 @@
-//! Machines of systemd-nspawn: one that systemd-machined has made a scope for, and one that is a unit of its template.
+//! Machines of systemd-nspawn: one with a scope made by systemd-machined, and one that is a unit of its
+//! template.
 
 use std::path::Path;
 
 use super::{Theirs, containers::BUSY, is_first, is_found, is_gone, prints};
 use crate::support::wait_until;
 
-/// The unit of the template is told to run a program of ours: nothing boots here, and there is no network to give.
+/// Drop-in for the template's unit, which runs a test program: nothing boots here, and there is no network.
 const UNIT: &str = "\
     [Service]\n\
     ExecStart=\n\
     ExecStart=systemd-nspawn --quiet --keep-unit --register=no --as-pid2 --machine=%I /work\n";
 
-/// A tree with a static busybox, in which `/work` never ends.
+/// Makes a tree with a static busybox, in which `/work` never ends.
 fn tree(name: &str) {
     let root = format!("/var/lib/machines/{name}");
     prints(&format!(

@@ -1,11 +1,16 @@
-//! The package for Debian: installed, its service started and scraped, upgraded, removed with all that is its own.
+//! Debian package: installed, its service started and scraped, upgraded, and removed with all of its files.
 
 use std::{
     fs,
+    io::{Read as _, Write as _},
+    net::TcpStream,
+    os::unix::fs::PermissionsExt as _,
     path::Path,
     thread,
     time::{Duration, Instant},
 };
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 
 use super::{Theirs, is_first, prints, shell};
 use crate::{
@@ -41,6 +46,7 @@ fn the_package_is_installed_runs_is_upgraded_and_leaves_nothing() {
     // A scrape is up to an interval old, on either side.
     assert_close("CPU time", grown, load.usage_ns() - before, 0.05, 2.5e9);
     holds_what_the_page_says();
+    reads_passwords_of_root_again();
     // Exposure of at most 3.0 of 10, as systemd counts it.
     prints("systemd-analyze security --no-pager --threshold=30 pmbpf.service");
 
@@ -59,6 +65,48 @@ fn the_package_is_installed_runs_is_upgraded_and_leaves_nothing() {
     assert!(!Path::new("/sys/fs/cgroup/system.slice/pmbpf.service").exists());
 }
 
+/// Returns the status of a scrape with this password.
+fn status(password: &str) -> Option<String> {
+    let mut stream = TcpStream::connect("127.0.0.1:9477").ok()?;
+    let credentials = STANDARD.encode(format!("prometheus:{password}"));
+    let request = format!("GET /metrics HTTP/1.0\r\nHost: x\r\nAuthorization: Basic {credentials}\r\n\r\n");
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    answer.split(' ').nth(1).map(str::to_owned)
+}
+
+/// Asserts that `systemctl reload` replaces passwords in a file that only root can read, and that counting
+/// goes on.
+fn reads_passwords_of_root_again() {
+    let (folder, settings) = (Path::new("/etc/pmbpf"), Path::new("/etc/default/pmbpf"));
+    let before = fs::read_to_string(settings).unwrap();
+    fs::create_dir(folder).unwrap();
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).unwrap();
+    let file = folder.join("web.yml");
+    let write = |password: &str| {
+        let hash = bcrypt::hash(password, 4).unwrap();
+        fs::write(&file, format!("basic_auth_users:\n  prometheus: {hash}\n")).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    };
+    write("first");
+    fs::write(settings, "PMBPF_SERVE=-I 1s --web-config /etc/pmbpf/web.yml\n").unwrap();
+    prints("systemctl restart pmbpf");
+    let answers = |password: &str, code: &str| status(password).is_some_and(|status| status == code);
+    assert!(within_a_minute(|| answers("first", "200")), "{:?} {}", status("first"), what_it_says());
+    let pid = prints("systemctl show --property=MainPID --value pmbpf");
+    write("second");
+    prints("systemctl reload pmbpf");
+    let is_renewed = || answers("second", "200") && answers("first", "401");
+    assert!(within_a_minute(is_renewed), "{:?} {}", status("second"), what_it_says());
+    assert_eq!(prints("systemctl show --property=MainPID --value pmbpf"), pid, "it counts on");
+    assert_eq!(prints(&format!("ps -o ni= -p {pid}")), "-20");
+    fs::write(settings, before).unwrap();
+    fs::remove_dir_all(folder).unwrap();
+    prints("systemctl restart pmbpf");
+    wait_until("it serves again", || get("/readyz").is_some());
+}
+
 fn within_a_minute(mut holds: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + Duration::from_secs(60);
     while Instant::now() < deadline {
@@ -70,7 +118,7 @@ fn within_a_minute(mut holds: impl FnMut() -> bool) -> bool {
     false
 }
 
-/// Where the service stands, what it has said, and the beginning of its series.
+/// Returns the service's state, its messages, and the beginning of its series.
 fn what_it_says() -> String {
     let state =
         text(&shell("systemctl status --no-pager --full pmbpf; journalctl --no-pager -u pmbpf").stdout);
@@ -78,7 +126,7 @@ fn what_it_says() -> String {
     format!("{state}\n{}", scrape.unwrap_or_default())
 }
 
-/// A user of its own, and two capabilities once it counts.
+/// Asserts a separate user, and two capabilities once the service counts.
 fn holds_what_the_page_says() {
     let pid = prints("systemctl show --property=MainPID --value pmbpf");
     let field = |task: &str, name: &str| {
@@ -100,7 +148,7 @@ fn holds_what_the_page_says() {
     assert_eq!(most("http"), [0], "{seen:?}");
 }
 
-/// Manual pages without a fault, and completions that their shells read and that complete.
+/// Asserts that manual pages have no fault, and that their shells read the completions and complete.
 fn reads_as_manuals_and_completions() {
     prints(
         "for page in /usr/share/man/man1/pmbpf*.1.gz; do gzip -dc $page | mandoc -T lint -W error || exit 1; done",

@@ -1,4 +1,4 @@
-//! Shared libraries that are made to harm whoever reads them.
+//! Shared libraries that are made to harm their readers.
 
 use std::{
     fs,
@@ -13,7 +13,7 @@ use crate::chance::Chance;
 /// Bytes of a compressed section's header (elf(5), `Elf64_Chdr`).
 const COMPRESSION_HEADER_BYTES: usize = 24;
 
-/// A library with `hot`, in a folder that everybody can read.
+/// Makes a library with `hot`, in a folder that every user can read.
 pub(super) fn library(folder: &Path, options: &[&str]) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/workloads/hot.c");
     let library = folder.join("libhot.so");
@@ -23,7 +23,7 @@ pub(super) fn library(folder: &Path, options: &[&str]) -> PathBuf {
     library
 }
 
-/// The same, which says that its debug information lies in `link`.
+/// Makes the library with a link to debug information in `link`.
 pub(super) fn linked(folder: &Path, link: &str) -> PathBuf {
     let library = library(folder, &["-g0"]);
     let mut section = link.as_bytes().to_vec();
@@ -33,7 +33,7 @@ pub(super) fn linked(folder: &Path, link: &str) -> PathBuf {
     library
 }
 
-/// The same, whose compressed section claims to be as large as can be said.
+/// Makes the library with a compressed section that claims a huge size.
 pub(super) fn claiming(folder: &Path) -> PathBuf {
     let library = library(folder, &["-gz=zlib"]);
     patch(&library, |bytes, file| {
@@ -48,7 +48,7 @@ pub(super) fn claiming(folder: &Path) -> PathBuf {
     library
 }
 
-/// The same, with four megabytes that become four gigabytes of debug information.
+/// Makes the library with four megabytes that unpack to four gigabytes of debug information.
 pub(super) fn bomb(folder: &Path) -> PathBuf {
     const BYTES: u64 = 4 << 30;
     let library = library(folder, &["-g0"]);
@@ -73,9 +73,9 @@ pub(super) fn bomb(folder: &Path) -> PathBuf {
     library
 }
 
-/// The same, with a row of its line table that is of a file which does not exist.
+/// Makes the library with a line table row for a file that does not exist.
 pub(super) fn misnumbered(folder: &Path) -> PathBuf {
-    // `DW_LNS_set_file` (DWARF 5, 6.2.5.2), with the one other file.
+    // `DW_LNS_set_file` (DWARF 5, 6.2.5.2), with the only other file.
     const SET_FILE: u8 = 4;
     let library = library(folder, &["-gdwarf-4", "-gz=none"]);
     patch(&library, |bytes, file| {
@@ -92,7 +92,8 @@ pub(super) fn misnumbered(folder: &Path) -> PathBuf {
     library
 }
 
-/// So many copies of the library in `files`, each damaged at some places that are not its code; where `hot` is in each.
+/// Makes this number of copies of the library in `files`, each damaged outside its code, and returns the
+/// position of `hot` in each.
 pub(super) fn damaged(folder: &Path, files: &Path, count: u64) -> u64 {
     let library = fs::read(library(folder, &["-Wl,--build-id"])).unwrap();
     let parsed = object::File::parse(&*library).unwrap();

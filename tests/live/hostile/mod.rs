@@ -1,4 +1,5 @@
-//! What a process without any rights can do to the pmbpf of root that samples it: nothing but lose its own names.
+//! Attacks by an unprivileged process on root's pmbpf that samples it: it can lose its own names and nothing
+//! else.
 
 mod libraries;
 mod neighbours;
@@ -21,14 +22,14 @@ use crate::{
     workloads::workload,
 };
 
-/// What it may take more than a run beside somebody harmless.
+/// Limits of a run's additional time and memory over a run next to a harmless process.
 const SECONDS_MORE_MAX: f64 = 2.0;
 const BYTES_MORE_MAX: u64 = 200 << 20;
 
-/// Damaged files that a process has mapped at a time.
+/// Number of damaged files that a process has mapped at a time.
 const DAMAGED: u64 = 100;
 
-/// A folder that everybody can write, removed with what is in it.
+/// World-writable folder, removed on drop with its files.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -39,7 +40,7 @@ impl Folder {
         Self(path)
     }
 
-    /// A workload that everybody can execute, whoever may reach the build folder.
+    /// Copies a workload to where every user can execute it, whatever the rights of the build folder.
     fn program(&self, name: &str) -> PathBuf {
         let program = self.0.join(name);
         fs::copy(workload(name, &[]), &program).unwrap();
@@ -53,11 +54,12 @@ impl Drop for Folder {
     }
 }
 
-/// A process of nobody's.
+/// Process of uid 65534.
 struct Nobody(Child);
 
 impl Nobody {
-    /// Starts it, and waits until it runs what is to be sampled. Where its id has files of somebody else, it gets another.
+    /// Starts the process, and waits until it runs the code to be sampled. If another user has files for its
+    /// id, it gets another id.
     fn start(program: &Path, arguments: &[&str]) -> Self {
         (0..4)
             .find_map(|_| Self::begin(program, arguments))
@@ -86,7 +88,7 @@ impl Drop for Nobody {
     }
 }
 
-/// A run of everything, and what it took.
+/// Run of everything, with its duration and memory.
 struct Run {
     rows: Rows,
     seconds: f64,
@@ -126,7 +128,7 @@ impl Run {
         Self { rows: Rows::parse(&rows.join().unwrap()), seconds, bytes_max }
     }
 
-    /// Rows of hot functions of the processes with this name.
+    /// Returns the rows of hot functions of the processes with this name.
     fn hot(&self, name: &str) -> Vec<&Value> {
         self.rows.of_kind("hot").filter(|row| row["owner"]["name"] == name).collect()
     }
@@ -136,7 +138,7 @@ impl Run {
     }
 }
 
-/// Memory of a process and its children.
+/// Returns the resident memory of a process and its children.
 fn resident_bytes(pid: u32) -> u64 {
     let of = |pid: &str| {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
@@ -149,12 +151,13 @@ fn resident_bytes(pid: u32) -> u64 {
     of(&pid.to_string()) + children
 }
 
-/// Runs beside a process of nobody's, and beside nobody. What it found: samples of that process in user mode, among others.
+/// Runs pmbpf with an unprivileged process and without one, and returns the first run. It has samples of that
+/// process in user mode.
 fn survives(program: &Path, arguments: &[&str]) -> Run {
     survives_where(program, arguments, |row| row["mode"] == "user")
 }
 
-/// The same for a process of which the samples that `is` picks are found.
+/// Runs pmbpf likewise, for a process with samples that match `is`.
 fn survives_where(program: &Path, arguments: &[&str], is: impl Fn(&Value) -> bool) -> Run {
     let harmless = Run::of_everything();
     let nobody = Nobody::start(program, arguments);
@@ -168,7 +171,7 @@ fn survives_where(program: &Path, arguments: &[&str], is: impl Fn(&Value) -> boo
     run
 }
 
-/// A test of a library: these need a C compiler at hand.
+/// Runs a test of a library, which needs a C compiler.
 fn survives_library(name: &str, make: impl FnOnce(&Folder) -> PathBuf) -> Option<Run> {
     if in_guest() {
         skipped("there is no compiler to make the library with");
@@ -207,7 +210,7 @@ fn a_debug_file_that_is_cut_off_once_it_is_open() {
 #[test]
 fn a_section_that_claims_to_be_larger_than_memory() {
     let run = survives_library("claim", |folder| libraries::claiming(&folder.0));
-    // What needs no such section is still known.
+    // Names that do not need such a section are still found.
     assert!(run.is_none_or(|run| run.samples("hostile", is_named("hot")) > 20));
 }
 
@@ -230,7 +233,7 @@ fn a_storm_of_forks_and_mappings() {
     let folder = Folder::new("storm");
     let spin = workload("spin", &["-g"]);
     let _honest = Started::new(&format!("exec {spin} 60"));
-    // The kernel copies its mappings most of the time.
+    // The kernel copies the process's mappings most of the time.
     let run = survives_where(&folder.program("hostile"), &["storm", "30", "9000"], |_| true);
     let named = run.samples("sping", is_named("hot_leaf"));
     assert!(named > 20 && named * 10 >= run.samples("sping", |row| row["mode"] == "user") * 9, "{named}");
@@ -324,7 +327,7 @@ fn a_jit_s_later_functions_are_named_too() {
     }
 }
 
-// Each is half a minute or more of an attack, and the others of their kind stay.
+// Each is an attack of half a minute or more. Other attacks of their kind stay in the default ring.
 nightly!(
     a_perf_map_without_end,
     debug_information_that_unpacks_without_end,

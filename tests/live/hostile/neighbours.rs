@@ -1,4 +1,4 @@
-//! Processes that do not let others read what they are: their memory maps, or files on a mount that is not served.
+//! Processes that block reads of their memory maps, or that have files on an unserved mount.
 
 use std::{
     fs,
@@ -16,18 +16,18 @@ use crate::{
     workloads::workload,
 };
 
-/// How long a run is to count.
+/// Counting time of a run.
 const COUNTS: Duration = Duration::from_secs(2);
-/// How much longer it may take beside anything.
+/// Maximum additional time of a run next to any process.
 const MORE_MAX: Duration = Duration::from_secs(2);
-/// How long a run or a server may take to end when it is asked to.
+/// Maximum time that a run or a server takes to end on request.
 const END_MAX: Duration = Duration::from_secs(1);
 
-/// /dev/fuse as distributions have it, for every user.
+/// Guard that opens /dev/fuse to every user, as distributions do, with the original mode to restore.
 struct Fuse(u32);
 
 impl Fuse {
-    /// `None` where there is none.
+    /// Opens /dev/fuse to every user, or returns `None` where it is absent.
     fn open() -> Option<Self> {
         let mode = fs::metadata("/dev/fuse").ok()?.permissions().mode();
         fs::set_permissions("/dev/fuse", fs::Permissions::from_mode(0o666)).ok()?;
@@ -41,7 +41,7 @@ impl Drop for Fuse {
     }
 }
 
-/// Processes of root, each with a file of its own on a FUSE mount which every user may enter.
+/// Processes of root, each with its own file on a FUSE mount that every user may enter.
 struct Held {
     children: Vec<Child>,
     mounts: Vec<PathBuf>,
@@ -69,7 +69,7 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // The server is a child, which ends with its parent; then everything that waits for it goes on.
+        // The server is a child that ends with its parent. Then every process that waits for it goes on.
         for child in &mut self.children {
             let _ = child.kill();
         }
@@ -82,7 +82,7 @@ impl Drop for Held {
     }
 }
 
-/// A run of two seconds, and how long it took; it is killed where it takes too long.
+/// Runs pmbpf for two seconds and returns the rows and the duration. A run that takes too long is killed.
 fn run(arguments: &[&str]) -> (Rows, Duration) {
     let begun = Instant::now();
     let mut command = pmbpf();
@@ -107,11 +107,12 @@ fn run(arguments: &[&str]) -> (Rows, Duration) {
     (Rows::parse(&rows.join().unwrap()), took)
 }
 
-/// Starts `pmbpf` with these arguments, signals it when it counts, and returns how long it took to end. Nothing of it stays loaded.
+/// Starts `pmbpf` with these arguments, signals it when it counts, and returns how long it took to end. No
+/// BPF object of it stays loaded.
 fn ends(arguments: &[&str], name: &str) -> Duration {
     let mut child = pmbpf().args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     wait_until("its programs are loaded", || !held_by(child.id()).is_empty());
-    // By then it has counted, and looked at who runs.
+    // By then it has counted and read the running processes.
     std::thread::sleep(COUNTS);
     assert!(child.try_wait().unwrap().is_none(), "{arguments:?}");
     let (begun, objects) = (Instant::now(), held_by(child.id()));
@@ -128,16 +129,16 @@ fn ends(arguments: &[&str], name: &str) -> Duration {
     took
 }
 
-/// What a run takes beyond the time that it counts, and its end, where nothing is hostile. Other work on the CPUs takes its share of both: a bound
-/// is its own, or three times what it takes without, which with six busy loops on two CPUs is more (0.75 s and 0.34 s; alone 0.1 to 0.35 s and 0.02 to
-/// 0.25 s).
+/// Time of a run beyond its counting time, and time of its end, without a hostile process. Other work on the
+/// CPUs adds to both, so a bound is absolute or three times this value. With six busy loops on two CPUs it is
+/// larger (0.75 s and 0.34 s; alone 0.1 to 0.35 s and 0.02 to 0.25 s).
 struct Calm {
     more: Duration,
     end: Duration,
 }
 
 impl Calm {
-    /// Measures both.
+    /// Measures both times.
     fn of(arguments: &[&str]) -> Self {
         let more = run(arguments).1.saturating_sub(COUNTS);
         Self { more, end: ends(&[&["run", "-d", "60s"], arguments].concat(), "TERM") }
@@ -151,7 +152,8 @@ impl Calm {
         END_MAX.max(self.end * 3)
     }
 
-    /// A run beside something hostile ends when its time is over, on SIGTERM and on SIGKILL, and nothing of it stays loaded; its rows.
+    /// Asserts that a run next to a hostile process ends when its time is over, on SIGTERM and on SIGKILL,
+    /// with nothing left loaded. Returns the rows.
     fn holds(&self, what: &str, arguments: &[&str]) -> Rows {
         let (rows, took) = run(arguments);
         assert!(took < COUNTS + self.more_max(), "{what}: {took:?}, {:?} more without", self.more);
@@ -163,7 +165,7 @@ impl Calm {
     }
 }
 
-/// Samples of a process in user mode that have its function's name, and all of them.
+/// Returns a process's user-mode samples with its function's name, and all of them.
 fn named(rows: &Rows, name: &str) -> (u64, u64) {
     let hot = rows.of_kind("hot").filter(|row| row["owner"]["name"] == name && row["mode"] == "user");
     let (mut named, mut all) = (0, 0);
@@ -259,7 +261,7 @@ fn files_that_lead_nowhere_hold_no_run() {
     }
 }
 
-/// The process of this name.
+/// Returns the pid of the process with this name.
 fn pid_of(name: &str) -> u32 {
     let processes = fs::read_dir("/proc").unwrap().flatten();
     let mut pids = processes.filter_map(|process| process.file_name().to_str()?.parse::<u32>().ok());

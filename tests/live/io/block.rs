@@ -1,4 +1,4 @@
-//! Requests: how many, how large, whose.
+//! Block requests: their number, their size and their owners.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use super::{
 };
 use crate::support::{Cgroup, Scratch, Started, assert_close, skipped, unique, wait_until};
 
-/// Reads 16 MiB.
+/// fio options that read 16 MiB.
 const READS: &str = "--rw=randread --bs=4k --iodepth=4 --io_size=16m --size=64m";
 
 #[test]
@@ -100,7 +100,7 @@ fn those_not_asked_for_share_a_row_and_the_device_keeps_its_total() {
         let each = f64::from(16 << 20);
         assert_close("inside", of(Whose::Cgroup(id(&inside))), each, 0.01, 0.0);
         assert_close("later", of(Whose::Cgroup(id(&made_later))), each, 0.01, 0.0);
-        // Whoever probes a new device shares the row.
+        // Programs that probe a new device share the row.
         assert_close("outside", of(Whose::Outsider), each, 0.1, 0.0);
         assert_eq!(of(Whose::Cgroup(id(&outside))), 0.0);
     }
@@ -116,7 +116,7 @@ fn a_target_that_is_made_again_is_wanted_again() {
         let group = Cgroup::new("again");
         let object = counting(way, Wanted::Cgroups(vec![found(&group)], Descend::Yes), Parts::Block);
         let lives = [0, 1].map(|life| {
-            // A unit that ends at once and is started again, for an hour.
+            // A unit that ends at once and is restarted, for an hour.
             for _ in 0..life * 100 {
                 group.make_again();
             }
@@ -166,7 +166,7 @@ fn children_of_a_target_process_are_told_from_others() {
         let device = Loop::new("process", 64 << 20);
         let waiting = crate::support::Waiting::new(&fio_command(&device.path, READS));
         let object = counting(way, Wanted::Processes(vec![waiting.pid()], Inherit::Yes), Parts::Block);
-        // fio's job is a child of the process that was named.
+        // fio's job is a child of the target process.
         waiting.go().wait();
         fio(&device.path, READS);
         let traffic = object.drain();
@@ -185,12 +185,12 @@ fn requests_under_way_at_the_start_have_no_latency_and_those_at_the_end_are_told
     }
     for way in ways() {
         let device = Loop::new("flying", 64 << 20);
-        // A thread, so that nothing is left of it when it is killed.
+        // A thread, which leaves nothing behind when it is killed.
         let options = "--thread --rw=read --bs=1m --iodepth=32 --size=64m --time_based --runtime=60";
         let fio = Started::new(&format!("exec {}", fio_command(&device.path, options)));
         let before = device.kernel_counts();
         wait_until("fio reads", || device.kernel_counts()[0].0 > before[0].0 + 100.0);
-        // fio may be between two requests at the moment that matters.
+        // fio may be between two requests at the critical moment.
         let start = || {
             let object = counting(way, Wanted::Everybody(By::Cgroup), Parts::Block);
             let read = || sum(&object.drain(), device.number, Operation::Read, |_| true).0;
@@ -238,13 +238,13 @@ fn a_stacked_device_and_the_one_below_are_two_devices() {
             skipped("no file system on a disk that loop devices can use directly");
             return;
         };
-        // While others attach and detach programs, a kernel may leave some events out: its own count of the device tells, as it
-        // does a report. Then this is tried again.
+        // A kernel may leave out some events while others attach and detach programs. The device's own count
+        // shows this, as in a report, and the test tries again.
         let told = (0..3).any(|_| {
             let object = counting(way, Wanted::Everybody(By::Process), Parts::Block);
             let before = device.kernel_counts()[0].0;
             let done = fio(&device.path, "--rw=randread --bs=4k --iodepth=4 --io_size=16m --size=16m");
-            // The disk's own counts settle a moment after fio has its answer.
+            // The disk's own counts settle a moment after fio gets its completion.
             std::thread::sleep(Duration::from_millis(50));
             let traffic = object.drain();
             let (seen, _) = sum(&traffic, device.number, Operation::Read, |_| true);
@@ -285,7 +285,7 @@ fn a_device_that_makes_no_requests_is_counted_by_bios() {
             let ours = sum(&traffic, device, operation, |row| row.name.as_bytes() == b"fio");
             assert_close("fio's", ours.0, requests, 0.01, 0.0);
         }
-        // A device that makes requests is counted by those, not by bios, too.
+        // A device with requests is counted by those, not by bios in addition.
         let other = Loop::new("requests", 16 << 20);
         fio(&other.path, "--rw=read --bs=4k --iodepth=1 --io_size=16m --size=16m");
         let (_, bytes) =
@@ -299,7 +299,8 @@ fn a_device_that_makes_no_requests_is_counted_by_bios() {
     }
 }
 
-/// The kernel's types, but two members of a bio have each other's names: what reads its device finds another bio.
+/// Returns the kernel's types with the names of two members of a bio swapped: code that reads its device
+/// finds another bio.
 fn types_that_mislead_about_bios() -> Scratch {
     let mut types = std::fs::read("/sys/kernel/btf/vmlinux").unwrap();
     let at = |name: &[u8]| types.windows(name.len()).position(|window| window == name).unwrap() + 1;

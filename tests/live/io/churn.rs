@@ -1,4 +1,5 @@
-//! More owners than there are rows, one after the other: their rows are used again, and nobody's count is lost or another's.
+//! More owners than rows, one after the other: their rows are reused, and no owner's count is lost or charged
+//! to another.
 
 use std::{
     collections::BTreeMap,
@@ -29,13 +30,13 @@ use serde_json::Value;
 use super::{Loop, bytes, can_run, is_root, moved};
 use crate::support::{Cgroup, Rows, Scratch, assert_close, pmbpf, signal, skipped, text, wait_until};
 
-/// There are 768 rows for owners at most.
+/// Number of owners, above the maximum of 768 rows.
 const OWNERS: usize = 1500;
 const BLOCK: u64 = 4096;
-/// Between two of them: no more than 200 new ones a second.
+/// Pause between two owners: at most 200 new ones a second.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Blocks that an owner reads: neighbours differ.
+/// Returns the number of blocks that an owner reads, which differs between neighbours.
 const fn blocks(owner: usize) -> u64 {
     1 + (owner % 7) as u64
 }
@@ -44,7 +45,7 @@ fn all_blocks() -> u64 {
     (0..OWNERS).map(blocks).sum()
 }
 
-/// A shell that does what it is told.
+/// Shell that runs commands from its input.
 struct Shell {
     child: Child,
     says: BufReader<std::process::ChildStdout>,
@@ -72,7 +73,7 @@ impl Drop for Shell {
     }
 }
 
-/// A cgroup of a moment.
+/// Cgroup of a short life.
 struct Folder(PathBuf);
 
 impl Drop for Folder {
@@ -86,7 +87,7 @@ fn read(device: &Loop, owner: usize) -> String {
     format!("dd if={} of=/dev/null bs={BLOCK} count={count} iflag=direct </dev/null 2>/dev/null", device.path)
 }
 
-/// Bytes that were read, by owner, over all rows there were.
+/// Returns the bytes read by owner, over all rows there were.
 fn bytes_by_owner(drains: &[Traffic], device: DeviceNumber) -> BTreeMap<Whose, u64> {
     let wanted = |row: &&BlockRow| row.device == device && row.operation == Operation::Read;
     let retired = drains.iter().flat_map(|drain| &drain.retired.block);
@@ -102,8 +103,8 @@ fn drains(recording: &Scratch) -> Vec<Traffic> {
     recording.io().map(|drain| drain.traffic.clone().unwrap()).collect()
 }
 
-/// Bytes of the owners of reads that the whole run's report gives, and how many owners there are. Cgroups that hold others' bytes are left
-/// out; those that are gone may have no path any more.
+/// Returns the number of owners in the whole run's report and their read bytes. Cgroups that contain other
+/// owners are left out. Removed cgroups may have no path any more.
 fn reported(rows: &Rows, device: &Loop, kind: &str) -> (usize, f64) {
     let holds_others = |path: &str| path.starts_with('/') && path.matches('/').count() < 2;
     let is_leaf = |owner: &Value| owner["path"].as_str().is_none_or(|path| !holds_others(path));
@@ -148,7 +149,7 @@ fn more_cgroups_than_rows_have_each_what_it_did() {
     assert_eq!(bytes.values().sum::<u64>() as f64, counted, "the kernel's count is the sum");
     let unseen = bytes.remove(&Whose::Unseen).unwrap_or(0);
     assert_few_unseen(drains.last().unwrap(), unseen, all_blocks() * BLOCK);
-    // What no program saw is somebody's.
+    // Requests that no program saw belong to some owner.
     let (mut missing, mut owners_seen) = (0, 0);
     for (whose, bytes_read) in &truth {
         let seen = bytes.remove(whose).unwrap_or(0);
@@ -163,21 +164,22 @@ fn more_cgroups_than_rows_have_each_what_it_did() {
     assert_close("the report", sum, counted - unseen as f64, 0.0, BLOCK as f64 / 2.0);
 }
 
-/// Some hosts run no program in interrupts of some tasks: those requests are told of, and few.
+/// Asserts that few requests were unseen, and that they were reported: some hosts run no program in
+/// interrupts of some tasks.
 fn assert_few_unseen(last: &Traffic, unseen: u64, all: u64) {
     assert_nothing_lost(last);
-    // Of all devices.
+    // The sum over all devices.
     let told: u64 = last.losses.iter().map(|(_, count)| count * BLOCK).sum();
     assert!(unseen <= told && unseen * 100 < all, "{unseen} of {all} bytes, {told} told");
 }
 
-/// But for completions that no program saw.
+/// Asserts that nothing was lost except completions that no program saw.
 fn assert_nothing_lost(last: &Traffic) {
     assert!(last.losses.iter().all(|(reason, _)| reason == "io_not_seen"), "{:?}", last.losses);
     assert_eq!(last.missed, []);
 }
 
-/// `pmbpf io` that measures everybody by now.
+/// Starts `pmbpf io` for all owners and waits until it measures.
 fn measuring(recording: &Scratch) -> Child {
     let mut command = pmbpf();
     command.args(["io", "--json", "--quiet", "-o", recording.as_str()]);
@@ -188,7 +190,7 @@ fn measuring(recording: &Scratch) -> Child {
     child
 }
 
-/// There are 3,072 rows for owners of packets at most.
+/// Number of senders, above the maximum of 3,072 rows for packets.
 const SENDERS: usize = 4000;
 
 fn more_cgroups_than_rows_have_each_the_packet_that_it_sent() {
@@ -230,7 +232,7 @@ fn more_cgroups_than_rows_have_each_the_packet_that_it_sent() {
         *sum = (sum.0 + row.count.packets[SENT][UDP], sum.1 + row.count.bytes[SENT][UDP]);
     }
     for sender in senders {
-        // IP and UDP headers, and what was sent.
+        // IP and UDP headers, and the payload.
         assert_eq!(sent.get(&sender), Some(&(1, 20 + 8 + 6)), "{sender:?}");
     }
 }
@@ -258,14 +260,14 @@ fn more_processes_than_rows_have_together_what_the_kernel_says() {
     assert_few_unseen(drains.last().unwrap(), unseen, all_blocks() * BLOCK);
     let ours = bytes.iter().filter(|(whose, _)| matches!(whose, Whose::Process { .. }));
     let ours: Vec<u64> = ours.map(|(_, &bytes)| bytes).collect();
-    // One whose only request was not seen has no row.
+    // An owner without a seen request has no row.
     let unseen_requests = (unseen / BLOCK) as usize;
     assert!((OWNERS - unseen_requests..=OWNERS).contains(&ours.len()), "{}", ours.len());
     assert_eq!(ours.iter().sum::<u64>() + unseen, all_blocks() * BLOCK);
     assert!(ours.iter().all(|bytes| bytes % BLOCK == 0 && (1..=7).contains(&(bytes / BLOCK))));
 }
 
-// 1,500 owners come one after the other.
+// The tests run 1,500 owners one after the other.
 nightly!(
     more_cgroups_than_rows_have_each_what_it_did,
     more_cgroups_than_rows_have_each_the_packet_that_it_sent,

@@ -1,4 +1,4 @@
-//! `pmbpf io` as it is typed: what it says of a disk and of those who use it.
+//! `pmbpf io` on the command line: its report of a disk and of the owners that use it.
 
 use std::{
     process::{Child, Command, Stdio},
@@ -17,7 +17,7 @@ use crate::support::{
 const BYTES: f64 = (32 << 20) as f64;
 const OPTIONS: &str = "--bs=64k --iodepth=4 --io_size=32m --size=64m";
 
-/// Starts pmbpf for a while that is long enough to start and for what is to be measured.
+/// Starts pmbpf with enough time to start and to measure the workload.
 fn start(arguments: &[&str]) -> Child {
     let mut command = pmbpf();
     command.args(["io", "--json", "--quiet", "--duration", "6s"]).args(arguments);
@@ -32,7 +32,7 @@ fn rows(child: Child) -> Rows {
     Rows::parse(&output.stdout)
 }
 
-/// A disk's row.
+/// Returns a disk's row.
 fn of_disk<'a>(rows: &'a Rows, device: &Loop, operation: &str, metric: &str) -> &'a Value {
     let is = |row: &&Value| {
         let subject = &row["subject"];
@@ -42,7 +42,7 @@ fn of_disk<'a>(rows: &'a Rows, device: &Loop, operation: &str, metric: &str) -> 
     rows.of_kind("metric").find(is).unwrap_or_else(|| panic!("no {metric} of {operation}"))
 }
 
-/// An owner's row of a disk.
+/// Returns an owner's row of a disk.
 fn of_owner<'a>(
     rows: &'a Rows,
     device: &Loop,
@@ -80,8 +80,8 @@ fn a_disk_has_its_bytes_and_each_cgroup_its_own() {
             operation,
             bytes(of_disk(&rows, &device, operation, "block.bandwidth")),
             truth,
-            // The kernel's counts tell of what no program saw. The length of the interval and the time between two readings
-            // differ by moments: no block is missing.
+            // The kernel's counts include requests that no program saw. The length of the interval and the
+            // time between two readings differ by moments: no block is missing.
             0.0,
             2048.0,
         );
@@ -109,7 +109,7 @@ fn a_process_has_its_share_and_the_disk_says_how_much_was_told_apart() {
     let waiting = Waiting::new(&fio_command(&device.path, &format!("--rw=randread {OPTIONS}")));
     let running = start(&["--pid", &waiting.pid().to_string()]);
     fio(&device.path, &format!("--rw=randread {OPTIONS}"));
-    // With its target the measurement ends.
+    // The measurement ends with its target.
     waiting.go().wait();
     let rows = rows(running);
     let all = bytes(of_disk(&rows, &device, "read", "block.bandwidth"));
@@ -200,17 +200,18 @@ fn a_device_that_is_not_there_is_an_error_that_names_it() {
     }
 }
 
-/// Measures a process that reads from a disk whose requests no program sees; the disk's name, too. None if there is no such disk.
+/// Measures a process that reads from a disk with requests that no program sees, and returns the disk's name,
+/// too. Returns `None` without such a disk.
 fn unseen_read() -> Option<(String, Rows)> {
     let disk = Zram::empty()?;
     let script = format!("dd if={} of=/dev/null bs=1M count=8 iflag=direct; exec sleep 60", disk.path());
-    // What it runs is in memory by then: its own files' requests would be seen.
+    // The executed programs are in memory by then: requests for their files would be seen.
     let runs = Command::new("sh").args(["-c", "dd if=/dev/null of=/dev/null; sleep 0"]).status();
     assert!(runs.unwrap().success());
     let waiting = Waiting::new(&format!("sh -c '{script}'"));
     let accounts = format!("/proc/{}/io", waiting.pid());
     let running = start(&["--pid", &waiting.pid().to_string()]);
-    // Disks that make no requests are looked for when counting begins.
+    // Disks that make no requests are detected when counting begins.
     disk.resize(16 << 20);
     let before = bytes_read(&accounts);
     let _target = waiting.go();
@@ -224,7 +225,7 @@ fn a_target_that_read_while_nothing_of_it_was_seen_has_no_numbers() {
     if !can_run() {
         return;
     }
-    // Now and then the kernel reads on ahead of what it runs, for which there is a request, and that is seen.
+    // Now and then the kernel reads ahead for the executed program with a request, which is seen.
     let is_nothing_seen = |rows: &Rows| rows.of_kind("metric").all(|row| row["owner"].is_null());
     let runs = std::iter::from_fn(unseen_read).take(5);
     let mut runs = runs.skip_while(|(_, rows)| !is_nothing_seen(rows));
@@ -246,7 +247,7 @@ fn a_target_that_read_while_nothing_of_it_was_seen_has_no_numbers() {
     assert!(told_apart.into_iter().all(|row| row["value"].is_null()), "{:?}", rows.0);
 }
 
-/// `read_bytes` of a process and of its children that it has waited for.
+/// Returns `read_bytes` of a process and of its reaped children.
 fn bytes_read(accounts: &str) -> u64 {
     let text = std::fs::read_to_string(accounts).unwrap();
     text.lines().find_map(|line| line.strip_prefix("read_bytes: ")).unwrap().parse().unwrap()

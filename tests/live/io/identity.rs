@@ -1,4 +1,4 @@
-//! One process is one owner, whoever tells of it: the programs of `run`, those of `io`, and /proc.
+//! Identity of processes: one process is one owner in the programs of `run`, those of `io`, and /proc.
 
 use std::{
     collections::BTreeSet,
@@ -13,7 +13,7 @@ use pmu_common::owner::START_TICK_NS;
 use super::{Loop, can_run};
 use crate::support::{Scratch, counts, pmbpf, text, wait_until};
 
-/// `starttime` of a process (proc_pid_stat(5)).
+/// Returns the `starttime` of a process (proc_pid_stat(5)).
 fn start_tick(pid: u32) -> u32 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let after_name = &stat[stat.rfind(')').unwrap() + 2..];
@@ -26,7 +26,7 @@ fn recording(command: &str, pid: u32, recording: &Scratch) -> Child {
     pmbpf.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// Waits for the end of a run, which comes with its target's.
+/// Waits for the end of a run, which ends with its target.
 fn wait(pmbpf: Child) {
     let output = pmbpf.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));

@@ -1,4 +1,4 @@
-//! Latencies, against fio's log of every single one.
+//! Latencies, against fio's log of every request.
 
 use std::{collections::HashMap, fs, process::Command};
 
@@ -20,24 +20,24 @@ use serde_json::Value;
 use super::{Loop, can_run, counting, fio, fio_as, fio_command, throttle::Throttle, ways};
 use crate::support::{Rows, Scratch, assert_close, pmbpf, skipped, unique};
 
-/// How far apart two handlers of one tracepoint look at the clock, in ns.
+/// Maximum time between the clock readings of two handlers of one tracepoint, in ns.
 const APART_NS: f64 = 5_000.0;
-/// Share of all requests for which a host may take the CPU away between the two, or that end in parts: few on a quiet machine,
-/// more on one that is in use.
+/// Share of requests for which the host may take the CPU away between the two, or which complete in parts. It
+/// is small on a quiet machine and larger on one in use.
 const DISTURBED: f64 = 0.01;
 
-/// Share of all requests by which a quantile's may be another one in fio's log.
+/// Rank distance, as a share of all requests, at which a quantile's request may lie in fio's log.
 const NEAR: f64 = 0.01;
-/// Requests that fio keeps in flight on a slow disk.
+/// Number of requests that fio keeps in flight on a slow disk.
 const DEPTH: f64 = 40.0;
 
-/// What is said of the reads of a device since counting started.
+/// Returns the report of a device's reads since counting started.
 fn reads(traffic: &Traffic, device: &Loop) -> RequestReport {
     let interval = TrafficInterval::between(&Traffic::default(), traffic);
     report(&interval.of_device(device.number, Operation::Read), interval.duration_ns)
 }
 
-/// Every latency that fio logged, in ns, ascending.
+/// Returns every latency that fio logged, in ns, ascending.
 fn logged(prefix: &str) -> Vec<f64> {
     let text = fs::read_to_string(format!("{prefix}_lat.1.log")).unwrap();
     for log in ["lat", "clat", "slat"] {
@@ -49,28 +49,29 @@ fn logged(prefix: &str) -> Vec<f64> {
     values
 }
 
-/// The least value that this share of all values does not exceed.
+/// Returns the least value that this share of all values does not exceed.
 fn quantile(ascending: &[f64], share: f64) -> f64 {
     let rank = (share * ascending.len() as f64).ceil() as usize;
     ascending[rank.clamp(1, ascending.len()) - 1]
 }
 
-/// A command line that has perf note each request to this device while a shell command runs.
+/// Returns a command line with perf that records each request to this device while a shell command runs.
 fn noted(file: &Scratch, device: &Loop, command: &str) -> String {
     let number = (device.number.major << 20) | device.number.minor;
     let events = ["issue", "complete"].map(|end| format!("-e block:block_rq_{end} --filter dev=={number}"));
-    // In mounts of its own, as it mounts tracefs and leaves it.
+    // Runs in a separate mount namespace, because perf mounts tracefs and leaves it.
     let perf = "unshare --mount perf record --quiet --all-cpus --clockid monotonic --mmap-pages 1024";
     format!("{perf} --output {} {} -- {command}", file.as_str(), events.join(" "))
 }
 
-/// Latencies between the two tracepoints as perf noted them, in ns, ascending.
+/// Returns the latencies between the two tracepoints from perf's record, in ns, ascending.
 fn between_tracepoints(file: &Scratch) -> Vec<f64> {
     let mut perf = Command::new("perf");
     perf.args(["script", "--ns", "--fields", "time,event,trace", "--input", file.as_str()]);
     let output = perf.output().expect("the live ring needs perf");
     let text = std::str::from_utf8(&output.stdout).unwrap();
-    // A sector is read again only once it was read: of one that seems to be under way still, perf missed the end.
+    // A sector is read again only after the first read. If one seems to be in flight still, perf missed its
+    // end.
     let mut issued: HashMap<String, u64> = HashMap::new();
     let (mut latencies, mut unseen) = (Vec::new(), 0);
     for line in text.lines() {
@@ -82,7 +83,8 @@ fn between_tracepoints(file: &Scratch) -> Vec<f64> {
         if rest.contains("block_rq_issue") {
             issued.insert(sector, ns);
         } else {
-            // A request that is completed in parts is noted for each, and a host may withhold what perf would have noted.
+            // A request that is completed in parts is recorded for each, and a host may withhold events from
+            // perf.
             match issued.remove(&sector) {
                 Some(since) => latencies.push((ns - since) as f64),
                 None => unseen += 1,
@@ -116,7 +118,7 @@ fn latencies_are_those_that_perf_notes_and_fio_sees_no_shorter_ones() {
         let ours = reads(&ours, &device);
         let (exact, theirs) = (between_tracepoints(&file), logged(log.as_str()));
         assert!(exact.len() > 500, "{}", exact.len());
-        // Those that perf lost may have been the shortest or the longest.
+        // Latencies that perf lost may have been the shortest or the longest.
         let unsure = DISTURBED + (1.0 - exact.len() as f64 / requests).max(0.0);
         let ours = ours.device.unwrap();
         for (name, share) in QUANTILES {
@@ -136,7 +138,7 @@ fn quantiles_of_a_slow_disk_are_fio_s_within_a_bucket() {
         return;
     }
     for way in ways() {
-        // On a disk, past the page cache: what the kernel throttles is what the loop device reads from it.
+        // On a disk, past the page cache: the kernel throttles the loop device's reads from it.
         let backing = Scratch(std::env::temp_dir().join(unique("slow")));
         let Some(device) = Loop::over(backing, 16 << 20, &["--direct-io=on"]) else {
             skipped("losetup takes no file here without the page cache");
@@ -152,7 +154,7 @@ fn quantiles_of_a_slow_disk_are_fio_s_within_a_bucket() {
             "--rw=randread --bs=4k --size=16m --iodepth={DEPTH} --time_based --runtime=5 --write_lat_log={}",
             log.as_str()
         );
-        // On a machine in use fio waits for a CPU, too, which is not the disk's.
+        // On a machine in use fio waits for a CPU, too, which is not disk time.
         fio_as(&throttle.wrapped(&format!("chrt -f 10 {}", fio_command(&device.path, &options))));
         let ours = reads(&object.drain(), &device);
         let theirs = logged(log.as_str());
@@ -161,8 +163,9 @@ fn quantiles_of_a_slow_disk_are_fio_s_within_a_bucket() {
         let ours = ours.device.unwrap();
         for (name, share) in QUANTILES {
             let known = ours.quantile(share);
-            // A bucket is 6.25 % wide. The kernel lets requests go in batches, of which a quantile may be the last or the
-            // first; and fio takes back its last requests all at once, which lengthens as many.
+            // A bucket is 6.25 % wide. The kernel releases requests in batches, and a quantile may be the
+            // last or the first of one. fio reaps its last requests all at once, which lengthens that number
+            // of latencies.
             let near = NEAR.max(1.5 * DEPTH / theirs.len() as f64);
             let (low, high) = (at(share - near) * 0.9375, at((share + near).min(1.0)) * 1.0625);
             assert!(
@@ -257,5 +260,5 @@ fn the_tail_of_a_slow_disk_is_found_first() {
     assert!(found[0]["finding"] == "block_latency", "{found:?}");
 }
 
-// A slow disk takes its time.
+// The test waits for a slow disk.
 nightly!(quantiles_of_a_slow_disk_are_fio_s_within_a_bucket);

@@ -1,4 +1,4 @@
-//! Limits of I/O: what they hold back waits before there is a request, and the finding says which limit it is.
+//! I/O limits: throttled I/O waits before there is a request, and the finding names the limit.
 
 use std::{
     fs,
@@ -12,11 +12,11 @@ use serde_json::Value;
 use super::{Loop, can_run};
 use crate::support::{Cgroup, Running, assert_close, skipped, wait_until, ways};
 
-/// The limit, in bytes a second, and the size of a write.
+/// Limit in bytes a second, and size of a write.
 const LIMIT: f64 = 1_048_576.0;
 const WRITE: f64 = 65_536.0;
 
-/// A cgroup that may write so much to a device, by whichever hierarchy limits I/O here.
+/// Cgroup with a write limit on a device, in the hierarchy that limits I/O on this host.
 struct Limited {
     group: Cgroup,
     v1: Option<PathBuf>,
@@ -37,7 +37,7 @@ impl Limited {
         Some(Self { group, v1: None })
     }
 
-    /// How the limit is called.
+    /// Returns the limit as reports name it.
     fn in_words(&self) -> String {
         match self.v1 {
             Some(_) => format!("blkio.throttle.write_bps_device {LIMIT}"),
@@ -68,7 +68,7 @@ fn what_a_limit_holds_back_waits_and_the_limit_is_found() {
             .v1
             .as_ref()
             .map_or_else(String::new, |folder| format!("echo $$ > {}/cgroup.procs; ", folder.display()));
-        // It writes before, while and after it is measured, however busy the host is.
+        // The writer runs before, during and after the measurement, however busy the host is.
         let command = format!(
             "sh -c '{enter}exec dd if=/dev/zero of={} bs={WRITE} count=2000 oflag=direct 2>/dev/null'",
             device.path()
@@ -100,7 +100,8 @@ fn what_a_limit_holds_back_waits_and_the_limit_is_found() {
             let expected = format!("of the limit {} of {}", limited.in_words(), limited.group.path);
             assert!(says.contains("× 64.0 KiB = ") && says.contains(&expected), "{says}");
             assert!(rows.of_kind("finding").all(|row| row["finding"] != "io_pressure"), "it is explained");
-            // Attached by address, and where the kernel lets no program on a function, what is held back is in no latency.
+            // Where programs are attached by address, or the kernel allows no program on a function, no
+            // latency includes the throttled time.
             let Some(waits) = rows.of_kind("histogram").find(|row| is(row, "block.queue")) else { continue };
             if name == "raw_tp" || waits["sum"].is_null() {
                 continue;

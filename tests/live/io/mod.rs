@@ -1,5 +1,5 @@
-//! I/O, against the kernel's own counters and what the workload says it did. Loop devices over files in memory stand
-//! for disks.
+//! I/O, against the kernel's own counters and the workload's own report. Loop devices over files in memory
+//! stand for disks.
 
 mod block;
 mod churn;
@@ -33,13 +33,13 @@ use serde_json::Value;
 
 use crate::support::{Cgroup, Rows, Scratch, skipped, unique, wait_until};
 
-/// Ways of attaching, each of which must give the same; those that this kernel has.
+/// Returns the attach methods of this kernel. Each must give the same result.
 fn ways() -> Vec<Attach> {
     let names = crate::support::ways();
     Attach::ALL.into_iter().filter(|way| names.iter().any(|(_, name)| *name == way.name())).collect()
 }
 
-/// Loads and attaches what counts I/O.
+/// Loads and attaches the I/O programs.
 fn counting(attach: Attach, wanted: Wanted, parts: Parts) -> IoObject {
     let root = Path::new("/");
     let machine = Machine::read(root).unwrap();
@@ -50,23 +50,23 @@ fn counting(attach: Attach, wanted: Wanted, parts: Parts) -> IoObject {
     object
 }
 
-/// A cgroup of ours, as pmbpf knows it.
+/// Returns a test cgroup in pmbpf's representation.
 fn found(cgroup: &Cgroup) -> Found {
     Layout::read(Path::new("/")).unwrap().resolve(&cgroup.path).unwrap()
 }
 
-/// Its id.
+/// Returns the id of a cgroup.
 fn id(cgroup: &Cgroup) -> CgroupId {
     found(cgroup).id
 }
 
-/// Bytes of a rate in MB/s.
+/// Returns the bytes of a rate in MB/s.
 pub(crate) fn bytes(row: &Value) -> f64 {
     let number = |field: &str| row[field].as_f64().unwrap_or_else(|| panic!("{row}"));
     number("value") * 1e6 * number("dt") / 1e9
 }
 
-/// What owners moved on a disk, a row each.
+/// Returns the bandwidth rows of owners on a disk.
 pub(crate) fn moved<'a>(
     rows: &'a Rows,
     device: &Loop,
@@ -79,7 +79,7 @@ pub(crate) fn moved<'a>(
     })
 }
 
-/// A loop device over a file; detached with its owner.
+/// Loop device over a file, detached on drop.
 pub(crate) struct Loop {
     path: String,
     number: DeviceNumber,
@@ -87,12 +87,18 @@ pub(crate) struct Loop {
 }
 
 impl Loop {
-    /// Over a file in memory.
+    /// Makes a loop device over a file in memory.
     pub(crate) fn new(name: &str, bytes: u64) -> Self {
         Self::over(Scratch(Path::new("/dev/shm").join(unique(name))), bytes, &[]).unwrap()
     }
 
-    /// Over a file, with these options of losetup; none if losetup does not want them.
+    /// Makes a loop device over a file on a disk, past the page cache, or returns `None` where that is refused.
+    pub(crate) fn past_the_cache(name: &str, bytes: u64) -> Option<Self> {
+        Self::over(Scratch(Path::new("/var/tmp").join(unique(name))), bytes, &["--direct-io=on"])
+    }
+
+    /// Makes a loop device over a file with these options of losetup, or returns `None` if losetup refuses
+    /// them.
     fn over(backing: Scratch, bytes: u64, options: &[&str]) -> Option<Self> {
         // Written in full: a file with holes is read without its disk.
         fs::write(&backing.0, vec![b'x'; bytes as usize]).unwrap();
@@ -129,18 +135,18 @@ impl Drop for Loop {
     }
 }
 
-/// A disk of compressed memory, which takes bios as they are; removed with its owner.
+/// Disk of compressed memory, which takes bios directly. It is removed on drop.
 struct Zram(String);
 
 impl Zram {
-    /// None if this kernel has no such disks.
+    /// Makes a disk, or returns `None` if this kernel has no such disks.
     fn new(bytes: u64) -> Option<Self> {
         let disk = Self::empty()?;
         disk.resize(bytes);
         Some(disk)
     }
 
-    /// One that holds nothing yet.
+    /// Makes a disk without a size.
     fn empty() -> Option<Self> {
         let number = fs::read_to_string("/sys/class/zram-control/hot_add").ok()?;
         Some(Self(format!("zram{}", number.trim())))
@@ -165,21 +171,21 @@ impl Drop for Zram {
     }
 }
 
-/// Requests and bytes of `/sys/block/NAME/stat`: read, then written (Documentation/block/stat.rst).
+/// Returns requests and bytes of `/sys/block/NAME/stat`: read, then written (Documentation/block/stat.rst).
 fn kernel_counts(name: &str) -> [(f64, f64); 2] {
     let text = fs::read_to_string(format!("/sys/block/{name}/stat")).unwrap();
     let fields: Vec<f64> = text.split_whitespace().map(|field| field.parse().unwrap()).collect();
     [(fields[0], fields[2] * 512.0), (fields[4], fields[6] * 512.0)]
 }
 
-/// Number of a block device.
+/// Returns the number of a block device.
 fn number(name: &str) -> DeviceNumber {
     let numbers = fs::read_to_string(format!("/sys/block/{name}/dev")).unwrap();
     let (major, minor) = numbers.trim().split_once(':').unwrap();
     DeviceNumber { major: major.parse().unwrap(), minor: minor.parse().unwrap() }
 }
 
-/// May programs be loaded here? If not, says so.
+/// Returns whether programs can be loaded here, and reports a skip otherwise.
 fn is_root() -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
@@ -188,7 +194,7 @@ fn is_root() -> bool {
     root
 }
 
-/// May tests with disks run here? If not, says why.
+/// Returns whether tests with disks can run here, and reports the reason otherwise.
 pub(crate) fn can_run() -> bool {
     let there = ["fio", "losetup"].map(|tool| Command::new(tool).arg("--version").output().is_ok());
     if there != [true; 2] {
@@ -197,13 +203,13 @@ pub(crate) fn can_run() -> bool {
     there == [true; 2] && is_root()
 }
 
-/// A command that runs fio with these options on a device.
+/// Returns a command that runs fio with these options on a device.
 fn fio_command(path: &str, options: &str) -> String {
     let every = "--name=job --direct=1 --ioengine=libaio --output-format=json";
     format!("fio {every} --filename={path} {options}")
 }
 
-/// Runs fio; what it says of its one job.
+/// Runs fio and returns the report of its only job.
 pub(crate) fn fio(path: &str, options: &str) -> Value {
     fio_as(&fio_command(path, options))
 }
@@ -215,12 +221,12 @@ fn fio_as(command: &str) -> Value {
     job(std::str::from_utf8(&output.stdout).unwrap())
 }
 
-/// The one job of a report of fio's.
+/// Returns the only job of a fio report.
 fn job(report: &str) -> Value {
     serde_json::from_str::<Value>(report).unwrap()["jobs"][0].clone()
 }
 
-/// Requests and bytes of the rows of a device and operation that `is` picks.
+/// Returns requests and bytes of a device and operation in rows that match `is`.
 fn sum(
     traffic: &Traffic,
     device: DeviceNumber,

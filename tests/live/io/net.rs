@@ -21,16 +21,16 @@ use crate::support::{Cgroup, assert_close};
 
 /// Bytes that the sender sends.
 const SENT_BYTES: u64 = 20_000_000;
-/// Of an Ethernet header, which the interface counts.
+/// Bytes of an Ethernet header, which the interface counts.
 const HEADER_BYTES: f64 = 14.0;
 
-/// Of the headers of IP and TCP, with the options that every packet has after the first.
+/// Bytes of the IP and TCP headers, with the options of every packet after the first.
 const TCP_HEADERS_BYTES: u64 = 52;
 
-/// As many as one segment has at most.
+/// Maximum size of a segment in bytes.
 const SEGMENT_BYTES: u64 = 1 << 16;
 
-/// Bytes that TCP sent again so far, at most: on a busy host the kernel probes for losses.
+/// Returns an upper bound of TCP's retransmitted bytes so far: on a busy host the kernel probes for losses.
 fn sent_again() -> u64 {
     let text = fs::read_to_string("/proc/net/snmp").unwrap();
     let mut lines = text.lines().filter_map(|line| line.strip_prefix("Tcp: "));
@@ -39,8 +39,8 @@ fn sent_again() -> u64 {
     fields.find(|(name, _)| *name == "RetransSegs").unwrap().1.parse::<u64>().unwrap() * SEGMENT_BYTES
 }
 
-/// These many bytes in so many packets are what `send_from` sends, and no more than so many `others`. How many packets
-/// those are is up to the kernel.
+/// Asserts that the bytes and packets are those of `send_from`, with at most `others` further bytes. The
+/// number of packets depends on the kernel.
 #[track_caller]
 fn assert_sent(bytes: u64, packets: u64, others: u64) {
     let expected = SENT_BYTES + TCP_HEADERS_BYTES * packets;
@@ -48,7 +48,7 @@ fn assert_sent(bytes: u64, packets: u64, others: u64) {
     assert!(range.contains(&bytes), "{bytes} bytes, not {expected} and at most {others}");
 }
 
-/// Bytes and packets that the loopback interface received, which are those it sent.
+/// Returns the bytes and packets that the loopback interface received, which equal those it sent.
 fn interface_counts() -> (f64, f64) {
     let text = fs::read_to_string("/proc/net/dev").unwrap();
     let line = text.lines().find_map(|line| line.trim().strip_prefix("lo:")).unwrap();
@@ -104,7 +104,7 @@ fn bytes_of_a_cgroup_are_what_it_sent_and_all_of_them_are_the_interfaces() {
             let (bytes, packets) = (all(|row| row.count.bytes), all(|row| row.count.packets));
             assert_close("bytes", HEADER_BYTES.mul_add(packets, bytes), after.0 - before.0, 0.01, 0.0);
             let truth = after.1 - before.1;
-            // What is too large for the device is split after it was counted as sent.
+            // Packets too large for the device are split after they were counted as sent.
             assert!(
                 packets <= truth + 10.0 && (direction == SENT || packets >= truth - 10.0),
                 "{packets} {truth}"
@@ -160,7 +160,7 @@ fn packets_of_cgroups_not_asked_for_share_a_row() {
         };
         let (packets, bytes) = sent(NetOwner::Cgroup(id(&inside)));
         assert_sent(bytes, packets, sent_again() - again);
-        // This test receives outside, and anybody else is there, too.
+        // This test receives outside, where other processes run too.
         let (packets, bytes) = sent(NetOwner::Outsider);
         assert_sent(bytes, packets, sent_again() - again + SENT_BYTES / 100);
         assert_eq!(sent(NetOwner::Cgroup(id(&other))), (0, 0));

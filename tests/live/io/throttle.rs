@@ -1,4 +1,5 @@
-//! A slow disk: the kernel holds back what a cgroup reads, so latencies are long beside everything that is not the disk's.
+//! Slow disk: the kernel throttles a cgroup's reads, so latencies are long compared with everything that is
+//! not the disk's.
 
 use std::{
     fs,
@@ -10,16 +11,17 @@ use rustix::fs::{major, minor};
 
 use crate::support::{unique, wait_until};
 
-/// Where cgroups throttle I/O, the file that says how much, and what comes before the number there: cgroup v1, then v2
+/// Folder, file and prefix of the number for I/O throttling in cgroup v1, then v2
 /// (Documentation/admin-guide/cgroup-v1/blkio-controller.rst, cgroup-v2.rst).
 const WAYS: [(&str, &str, &str); 2] =
     [("/sys/fs/cgroup/blkio", "blkio.throttle.read_iops_device", ""), ("/sys/fs/cgroup", "io.max", "riops=")];
 
-/// A cgroup that reads slowly; removed with its owner.
+/// Cgroup with throttled reads, removed on drop.
 pub(super) struct Throttle(PathBuf);
 
 impl Throttle {
-    /// So many reads a second from the disk that `file` lies on. None if it lies on no disk, or the kernel does not throttle.
+    /// Limits reads per second from the disk of `file`. Returns `None` if it is not on a disk, or the kernel
+    /// does not throttle.
     pub(super) fn new(file: &Path, reads: u32) -> Option<Self> {
         let disk = disk(file)?;
         WAYS.iter().find_map(|(hierarchy, setting, before)| {
@@ -30,7 +32,7 @@ impl Throttle {
         })
     }
 
-    /// A command of a shell that runs `command` in the cgroup.
+    /// Returns a shell command that runs `command` in the cgroup.
     pub(super) fn wrapped(&self, command: &str) -> String {
         format!("echo $$ > {}/cgroup.procs; exec {command}", self.0.display())
     }
@@ -38,12 +40,12 @@ impl Throttle {
 
 impl Drop for Throttle {
     fn drop(&mut self) {
-        // A process that has just ended may not have left yet.
+        // A process that has just ended may still be in it.
         wait_until("the cgroup is empty", || fs::remove_dir(&self.0).is_ok() || !self.0.exists());
     }
 }
 
-/// Number of the disk that a file lies on, as cgroups want it: of the whole disk.
+/// Returns the number of the whole disk that contains a file, in the format of cgroup files.
 fn disk(file: &Path) -> Option<String> {
     let device = fs::metadata(file).ok()?.dev();
     let folder = fs::canonicalize(format!("/sys/dev/block/{}:{}", major(device), minor(device))).ok()?;

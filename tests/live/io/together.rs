@@ -1,4 +1,4 @@
-//! `pmbpf run --io`: what tasks did and what they moved, on one clock, in one recording and one report.
+//! `pmbpf run --io`: task counts and I/O on one clock, in one recording and one report.
 
 use std::process::{Command, Stdio};
 
@@ -10,7 +10,7 @@ use crate::support::{Cgroup, Rows, Running, Scratch, assert_close, pmbpf, skippe
 /// Bytes that a job reads or writes.
 const BYTES: f64 = (48 << 20) as f64;
 
-/// A number of a cgroup that no device has alone.
+/// Returns a cgroup's number that does not belong to a single device.
 fn of_owner<'a>(rows: &'a Rows, metric: &str, path: &str) -> &'a Value {
     let is = |row: &&Value| {
         let of = &row["subject"]["kind"];
@@ -113,8 +113,8 @@ fn with_intervals_each_has_both_sources() {
 #[test]
 fn what_does_not_go_together_is_a_usage_error() {
     for (arguments, says) in [
-        (&["run", "--io", "-t", "1"][..], "--io does not go with --tid"),
-        (&["run", "--io", "-C", "0"], "--io does not go with --cpu"),
+        (&["run", "--io", "-t", "1"][..], "--io cannot be used with --tid"),
+        (&["run", "--io", "-C", "0"], "--io cannot be used with --cpu"),
         (&["run", "--device", "lo"], "--device is about I/O: add --io"),
         (&["run", "--group-by", "package"], "--group-by is about I/O: add --io"),
     ] {
@@ -140,7 +140,7 @@ fn both_objects_are_loaded_with_the_kernel_s_types_read_once() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let trace = std::fs::read_to_string(&trace.0).unwrap();
     let opens = trace.lines().filter(|line| line.contains("/sys/kernel/btf/vmlinux\""));
-    // aya's loader would, too, each time one is made.
+    // aya's loader opens it too, each time one is made.
     let opened: Vec<_> = opens.filter(|line| !line.contains(" = -1 EACCES ")).collect();
     assert_eq!(opened.len(), 1, "{opened:#?}");
 }

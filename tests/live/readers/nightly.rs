@@ -1,4 +1,4 @@
-//! Readers of different intervals, and a collector, beside ten minutes of cgroups that come and go.
+//! Readers of different intervals, and a collector, during ten minutes of short-lived cgroups.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -17,19 +17,19 @@ use crate::{
     workloads::workload,
 };
 
-/// Names the variable that sets the length of the churn, in seconds.
+/// Variable that sets the length of the churn, in seconds.
 const LENGTH: &str = "PMBPF_CHURN";
-/// Cgroups made a second, and how long each of them lives: 200 are alive.
+/// Interval between new cgroups, and their lifetime: 200 are alive.
 const MADE: Duration = Duration::from_millis(200);
 const LIFE: Duration = Duration::from_secs(40);
-/// The share of the kernel's sum that each reader gets.
+/// Allowed deviation of each reader from the kernel's sum, as a share.
 const SHARE: f64 = 0.005;
-/// What memory may grow by in the last third, of a server that holds some eight thousand series.
+/// Allowed growth of memory in the last third, for a server with some eight thousand series.
 const GROWTH_KB: f64 = 10.0 * 1024.0;
-/// What the number of series may grow by in the last third, as a share.
+/// Allowed growth of the number of series in the last third, as a share.
 const GROWN: f64 = 0.2;
 
-/// CPU time in a request of OTLP, by attributes and start of a series.
+/// Reads the CPU time of an OTLP request, by attributes and start of a series.
 fn pushed(body: &[u8], last: &mut BTreeMap<(Vec<Vec<u8>>, u64), f64>) {
     let request = Message::read(body);
     let metrics = request.messages(1).into_iter().flat_map(|of| of.messages(2)).flat_map(|of| of.messages(2));
@@ -43,14 +43,14 @@ fn pushed(body: &[u8], last: &mut BTreeMap<(Vec<Vec<u8>>, u64), f64>) {
     }
 }
 
-/// Resident memory of a server, in KB.
+/// Returns the resident memory of a server, in KB.
 fn resident_kb(server: &Server) -> f64 {
     let status = fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-/// Makes cgroups that burn some CPU time each, and ends them; how many there were.
+/// Makes cgroups that each use some CPU time, ends them, and returns their number.
 fn churn(above: &Cgroup, length: Duration, mut every_second: impl FnMut()) -> u32 {
     let duty = workload("duty", &[]);
     let command = format!("{duty} 4 990 {}", LIFE.as_secs());
@@ -80,7 +80,8 @@ fn churn(above: &Cgroup, length: Duration, mut every_second: impl FnMut()) -> u3
     made
 }
 
-/// The most of the last third less the most of the one before: in the first, tables fill up to their bounds.
+/// Returns the maximum of the last third less that of the third before. In the first third, tables fill up to
+/// their bounds.
 fn grown(values: &[f64]) -> f64 {
     let most = |values: &[f64]| values.iter().copied().fold(0.0, f64::max);
     let third = values.len() / 3;
@@ -107,7 +108,7 @@ fn read<'threads>(
     }
 }
 
-/// What reached a collector, in ns; once what there is by now has come.
+/// Returns the CPU time that a collector received, in ns, once the current counts have arrived.
 fn collected_ns(collector: &Collector) -> f64 {
     let requests = || collector.requests.lock().unwrap();
     let before = requests().len();
@@ -142,7 +143,7 @@ fn ten_minutes_of_churn_reach_two_readers_three_readers_and_a_collector() {
                 .zip([&two, &three])
                 .for_each(|(kbs, server)| kbs.push(resident_kb(server)));
         });
-        // Until an interval has all of it.
+        // Waits until an interval includes all of it.
         sleep(Duration::from_secs(3));
         is_over.store(true, Ordering::Relaxed);
         made

@@ -1,4 +1,4 @@
-//! Names of processes that are gone before anybody can look: what they mapped comes from the kernel.
+//! Names of processes that end before they can be read: the kernel reports their mappings.
 
 use std::{fs, path::PathBuf, process::Command};
 
@@ -9,7 +9,7 @@ use crate::{
     workloads::workload,
 };
 
-/// A folder of our own that vanishes.
+/// Temporary folder, removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -30,7 +30,7 @@ impl Drop for Folder {
     }
 }
 
-/// Samples of the hot rows that `is` picks.
+/// Returns the number of samples in hot rows that match `is`.
 fn samples(rows: &Rows, is: impl Fn(&Value) -> bool) -> u64 {
     rows.of_kind("hot").filter(|row| is(row)).filter_map(|row| row["samples"].as_u64()).sum()
 }
@@ -39,7 +39,7 @@ fn is_named(row: &Value) -> bool {
     row["frame"]["function"].is_string()
 }
 
-/// Is it known which file holds it? Not every system's libraries have names for all of their code.
+/// Returns whether the file of a row is known. Not every system's libraries have names for all of their code.
 fn is_placed(row: &Value) -> bool {
     row["frame"]["module"].is_string()
 }
@@ -56,10 +56,10 @@ fn burns(row: &Value) -> bool {
     row["frame"]["function"] == "burn_briefly"
 }
 
-/// What samples of the program there are, nearly all are in the function that it burns its time in.
+/// Asserts that nearly all samples of the program are in its busy function.
 fn burns_in_one_function(rows: &Rows) {
     if in_guest() {
-        // There the time for names may be over before they are looked up.
+        // In guests the time for names may end before they are looked up.
         return;
     }
     let (program, burning) = (samples(rows, is_of_brief), samples(rows, burns));
@@ -77,12 +77,14 @@ fn processes_that_live_for_milliseconds_have_names() {
     burns_in_one_function(&rows);
 }
 
-/// Mappings that were told of and found no room: a stopped collector has some for 200 programs a CPU, whoever executes them.
+/// Returns the number of mappings that were reported and found no room. A stopped collector has room for some
+/// mappings of 200 programs per CPU, whichever processes execute them.
 fn lost(rows: &Rows) -> u64 {
     rows.summary()["losses"]["mapping_lost"].as_u64().unwrap_or(0)
 }
 
-/// Runs `command` in a cgroup while the collector is stopped, then `after`, and only then lets it look.
+/// Runs `command` in a cgroup while the collector is stopped, then `after`, and only then continues the
+/// collector.
 fn unseen(command: &str, after: impl FnOnce()) -> Rows {
     let (group, done) = (Cgroup::new("unseen"), Scratch::new("unseen"));
     let pmbpf = Running::start(&["--cgroup", &group.path, "-F", "1999"]);
@@ -113,7 +115,7 @@ fn a_file_that_lies_where_another_was_mapped_names_nothing() {
     let program = folder.file("program");
     let by: [(&str, &dyn Fn()); 2] = [
         ("another file", &|| {
-            // It may well get the inode of the one that was removed.
+            // The new file may get the inode of the removed one.
             fs::copy(workload("names", &[]), &program).unwrap();
         }),
         ("a pipe", &|| assert!(Command::new("mkfifo").arg(&program).status().unwrap().success())),
@@ -139,7 +141,8 @@ fn what_found_no_room_is_a_loss_and_who_lives_is_looked_at_again() {
     let (brief, group, done) = (workload("brief", &[]), Cgroup::new("lost"), Scratch::new("lost"));
     let pmbpf = Running::start(&["--cgroup", &group.path, "--by", "process", "-F", "1999"]);
     signal(pmbpf.pid(), "STOP");
-    // On one CPU, more than any room holds; only then does the one that will be sampled execute its program.
+    // More programs on one CPU than any buffer holds. Only then does the process to be sampled execute its
+    // program.
     let storm = format!("taskset -c 0 {brief} 600 0 >{}", done.as_str());
     let mut started = group.spawn(&format!("sh -c '{storm}; exec taskset -c 0 {brief} 2000'"));
     wait_until("the storm is over", || fs::metadata(&done.0).is_ok_and(|file| file.len() > 0));

@@ -1,5 +1,5 @@
-//! Code that takes the place of other code within a drain: programs that a process executes one after the other, libraries at one
-//! address. A sample is named by what was there when it was taken.
+//! Code that replaces other code within a drain: programs that a process executes one after the other,
+//! libraries at one address. A sample is named by the code that was mapped when it was taken.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -8,12 +8,12 @@ use crate::{
     workloads::workload,
 };
 
-/// Why nothing is compared in an emulated guest.
+/// Reason for the skip in an emulated guest.
 const SLOW: &str = "there the time for names may be over before they are looked up";
 
 pub(super) const STAGES: [&str; 3] = ["stage_one", "stage_two", "stage_three"];
 
-/// Paths of programs of `stages.c`, one per function, built with these options.
+/// Returns the paths of programs of `stages.c`, one per function, built with these options.
 pub(super) fn stages(options: &[&str]) -> Vec<String> {
     let define = STAGES.map(|stage| format!("-DSTAGE={stage}"));
     let built = define.iter().map(|define| {
@@ -23,7 +23,8 @@ pub(super) fn stages(options: &[&str]) -> Vec<String> {
     built.collect()
 }
 
-/// CPU time by function as the command printed it, and samples by function; samples in functions of user mode in all.
+/// CPU time by function as the command printed it, samples by function, and all samples in user-mode
+/// functions.
 struct Shares {
     used: BTreeMap<String, f64>,
     samples: BTreeMap<String, u64>,
@@ -51,7 +52,7 @@ fn shares(command: &[&str], arguments: &[&str]) -> Shares {
         if let Some(function) = row["frame"]["function"].as_str() {
             *samples.entry(function.to_owned()).or_default() += count;
         }
-        // Beside what runs before the program does, and its own start.
+        // Without code that runs before the program, and its own start.
         let why = row["reason"].as_str().unwrap_or_default();
         assert!(!why.contains("no executable mapping"), "{row}");
     }
@@ -61,14 +62,16 @@ fn shares(command: &[&str], arguments: &[&str]) -> Shares {
 }
 
 impl Shares {
-    /// Every function has the share of samples that it has of the CPU time, as exactly as so many samples can say.
+    /// Asserts that every function's share of samples equals its share of CPU time, within the accuracy of
+    /// the number of samples.
     fn agree(&self) {
         let seconds: f64 = self.used.values().sum();
         assert!(self.all > 100, "{} samples", self.all);
         for (name, used) in &self.used {
             let found = self.samples.get(name).copied().unwrap_or(0) as f64 / self.all as f64;
             let truth = used / seconds;
-            // Four standard errors, and 3 % for what runs beside the function: the start of programs, and samples that come late.
+            // Four standard errors, and 3 % for code outside the function: the start of programs, and samples
+            // that come late.
             let allowed = 4.0 * (truth * (1.0 - truth) / self.all as f64).sqrt() + 0.03;
             assert!(
                 (found - truth).abs() < allowed,
@@ -80,7 +83,7 @@ impl Shares {
     }
 }
 
-/// Every program is executed by the one before it.
+/// Returns a command in which each program executes the next.
 fn chain(programs: &[String]) -> Vec<&str> {
     let seconds = ["0.3", "0.5", "0.2"];
     programs.iter().zip(seconds).flat_map(|(program, seconds)| [program.as_str(), seconds]).collect()
@@ -111,7 +114,7 @@ fn libraries_that_are_loaded_at_one_address_keep_their_own_samples() {
     let (loads, libraries) = (workload("loads", &["-ldl"]), ["stage_one", "stage_two"]);
     let libraries =
         libraries.map(|stage| workload("stages", &[&format!("-DSTAGE={stage}"), "-shared", "-fPIC"]));
-    // Three times: what is there again is what it was.
+    // Three times: a library mapped again has the same names.
     let [one, two] = &libraries;
     shares(&[&loads, "0.2", one, two, one, two, two], &[]).agree();
 }
@@ -167,7 +170,8 @@ fn code_over_other_code_in_a_map_without_times_is_never_called_by_the_other_s_na
         let mut command = vec![jitmap.as_str()];
         command.extend(seconds);
         let Shares { used, samples, all } = shares(&command, more);
-        // Of samples between two looks at the map, of which the second found another name, nothing is said: 100 ms after each of two.
+        // Samples between two readings of the map have no name if the second reading found another name: 100
+        // ms after each of two.
         let unknown = 0.25;
         for (name, used) in &used {
             let found = samples.get(name).copied().unwrap_or(0) as f64 / all as f64;
@@ -198,7 +202,7 @@ fn owners_by_executable_and_by_name_have_what_was_done_under_it() {
         assert_eq!(used.len(), 3, "{}", text(&output.stdout));
         for ((program, stage), used) in programs.iter().zip(STAGES).zip(used) {
             let name = name(program);
-            // A tick at each end, and loading the program.
+            // A tick at each end, and the loading of the program.
             let cpu_time = rows.of_name("cpu_time", &name) / 1e9;
             assert!((cpu_time - used).abs() < 0.015, "{by} {name}: {cpu_time} of {used}");
             let of_stage = |row: &&serde_json::Value| row["frame"]["function"] == stage;

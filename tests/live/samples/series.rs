@@ -1,5 +1,5 @@
-//! Code that takes the place of other code, run often, under perf under pmbpf: no function has the samples of another one, and shares are
-//! perf's. `PMBPF_ROUNDS` says how often; `cargo xtask nightly` asks for more than one.
+//! Repeated replacement of code by other code, under perf under pmbpf: no function has another's samples, and
+//! shares are perf's. `PMBPF_ROUNDS` is the number of rounds. `cargo xtask nightly` requests more than one.
 
 use std::collections::BTreeMap;
 
@@ -9,25 +9,25 @@ use crate::{
     workloads::workload,
 };
 
-/// How often each kind is run.
+/// Returns the number of runs of each kind.
 fn rounds() -> usize {
     std::env::var("PMBPF_ROUNDS").map_or(1, |rounds| rounds.parse().unwrap())
 }
 
-/// What one run found of the functions, in their order.
+/// Results of one run by function, in their order.
 #[derive(Debug)]
 struct Found<const N: usize> {
-    /// CPU time, as each function said itself.
+    /// CPU time that each function reported itself.
     seconds: [f64; N],
     ours: [f64; N],
-    /// Nothing where perf does not name the code.
+    /// Samples by perf, or `None` where perf does not name the code.
     perfs: Option<[f64; N]>,
-    /// Our samples in user mode in all, and those without a name.
+    /// Our user-mode samples in all, and those without a name.
     all: f64,
     unnamed: f64,
 }
 
-/// Does perf name code of JITs without `perf inject`?
+/// Whether perf names code of JITs without `perf inject`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Perf {
     Names,
@@ -53,7 +53,7 @@ fn find<const N: usize>(command: &[String], names: [&str; N], perf: Perf) -> Fou
     let rows = Rows::parse(&output.stderr);
     let hot: Vec<_> = rows
         .of_kind("hot")
-        // Beside perf itself.
+        // Without perf itself.
         .filter(|row| row["mode"] == "user" && row["owner"]["name"].as_str() != Some("perf"))
         .collect();
     let samples = |of: &dyn Fn(Option<&str>) -> bool| -> f64 {
@@ -86,7 +86,7 @@ fn of_perf<const N: usize>(file: &Scratch, names: [&str; N]) -> [f64; N] {
 }
 
 impl<const N: usize> Found<N> {
-    /// Do the intervals of 95 % of both shares overlap for each function?
+    /// Returns whether the 95 % intervals of both shares overlap for each function.
     fn is_perfs(&self) -> bool {
         let Some(perfs) = self.perfs else { return true };
         let (ours, theirs) = (self.ours.iter().sum::<f64>(), perfs.iter().sum::<f64>());
@@ -97,8 +97,8 @@ impl<const N: usize> Found<N> {
         })
     }
 
-    /// Has a function more samples, or fewer, than its CPU time explains? Five standard errors; and what a name had of another's would be
-    /// hundreds of samples.
+    /// Asserts that each function has the samples that its CPU time explains, within five standard errors.
+    /// Samples under another function's name would be hundreds.
     fn check(&self, kind: &str) {
         let (samples, seconds) = (self.ours.iter().sum::<f64>(), self.seconds.iter().sum::<f64>());
         for (found, used) in self.ours.iter().zip(self.seconds) {
@@ -110,7 +110,7 @@ impl<const N: usize> Found<N> {
     }
 }
 
-/// Each program with its seconds, behind `before`.
+/// Returns each program with its seconds, after `before`.
 fn chain(programs: &[String], before: &[String]) -> Vec<String> {
     let with =
         |(program, seconds): (&String, &str)| [before, &[program.clone(), seconds.to_owned()]].concat();
@@ -148,7 +148,7 @@ mod nightly {
         let forks: Vec<String> = forks.chunks(2).map(|pair| pair.join(" ")).collect();
         let forks = ["sh", "-c", &format!("{}; true", forks.join(" && "))].map(str::to_owned);
         series("forks", &forks, STAGES, Perf::Names);
-        // perf cannot open a file that was in memory only.
+        // perf cannot open a file that existed only in memory.
         let memfd = chain(&stages(&[]), &[workload("memfdexec", &[])]);
         series("memfd", &memfd, STAGES, Perf::DoesNot);
     }

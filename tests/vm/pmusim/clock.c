@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The clock that all counters follow, and the moments at which it stands still.
+ * Clock that all counters follow, and the moments at which it stands still.
  *
  * It is CLOCK_MONOTONIC plus an offset, or, with manual_clock, a number that
  * moves only when advance_ns is written.  It never jumps when the two change
- * places.  Whatever is scheduled, read or accounted together happens between
+ * places.  Scheduling, reads and accounting that belong together happen between
  * sim_enter() and sim_leave(), and so at one time.
  */
 #include <linux/debugfs.h>
@@ -102,7 +102,7 @@ static void refresh(void *info)
 	local_irq_restore(flags);
 }
 
-/* Accounts what runs anywhere up to now, and from now on by the present tables. */
+/* Accounts all events up to now, and applies the present tables from then on. */
 void sim_refresh_all(void)
 {
 	u64 now = sim_clock();

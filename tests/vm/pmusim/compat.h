@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* All that differs between 5.10 and 7.2.  No other file asks for the version. */
+/* Differences between 5.10 and 7.2.  No other file tests the version. */
 #ifndef PMUSIM_COMPAT_H
 #define PMUSIM_COMPAT_H
 
@@ -24,7 +24,7 @@
 #define SIM_TASKS_KEEP_PMU false
 #endif
 
-/* Without it, 5.10 and 6.1 take a second core PMU since boot for a mistake. */
+/* Without it, 5.10 and 6.1 treat a second core PMU since boot as an error. */
 #ifdef PERF_PMU_CAP_HETEROGENEOUS_CPUS
 #define SIM_CORE_CAPABILITIES PERF_PMU_CAP_HETEROGENEOUS_CPUS
 #else

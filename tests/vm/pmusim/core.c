@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The core PMU "cpu": counters, constraints and names of a Sapphire Rapids.
- * With hybrid=1 there are two: "cpu_core", which has the same, on the first
- * half of the CPUs, and "cpu_atom", without slots, on the others.
+ * Core PMU "cpu": counters, constraints and names of a Sapphire Rapids.  With
+ * hybrid=1 there are two: "cpu_core", which has the same, on the first half of
+ * the CPUs, and "cpu_atom", without slots, on the others.
  *
  * It takes the type PERF_TYPE_RAW, which is free where no driver found a PMU,
  * so that perf core sends it the generic events, too.  Counters have the
- * numbers that Intel's driver gives them: general ones from 0, fixed ones from
- * 32 (instructions, cycles, reference cycles, slots), metrics from 48.
+ * numbers of Intel's driver: general ones from 0, fixed ones from 32
+ * (instructions, cycles, reference cycles, slots), metrics from 48.
  */
 #include <linux/bitops.h>
 #include <linux/module.h>
@@ -50,13 +50,13 @@ MODULE_PARM_DESC(atom_gp, "general counters of cpu_atom, 1 to 32");
 
 static struct sim_pmu *large, *small;
 
-/* The core PMU of a CPU. */
+/* Returns the core PMU of a CPU. */
 struct sim_pmu *sim_core(int cpu)
 {
 	return hybrid && cpu >= DIV_ROUND_UP(num_possible_cpus(), 2) ? small : large;
 }
 
-/* The first that matches holds. */
+/* The first matching constraint applies. */
 static const struct sim_constraint constraints[] = {
 	{ CONFIG_MASK, 0x00c0, 0x00c0, ALL | FIXED(0) },
 	{ CONFIG_MASK, 0x0100, 0x0100, FIXED(0) },	/* precise distribution */
@@ -67,7 +67,7 @@ static const struct sim_constraint constraints[] = {
 	{ }
 };
 
-/* Of large cores alone, behind those. */
+/* Constraints of large cores alone, after the common ones. */
 static const struct sim_constraint large_constraints[] = {
 	{ 0xffff, 0x04a4, 0x04a4, BIT_ULL(0) },
 	{ 0xffff, 0x08a4, 0x08a4, BIT_ULL(0) },
@@ -184,7 +184,7 @@ static u64 allowed(const struct sim_pmu *sp, u64 config)
 	return sp->counters & (c ? c->counters : ALL);
 }
 
-/* Where tasks keep pointing to a PMU, the module that was used once must stay. */
+/* Pins a module that was used, where tasks keep pointing to its PMU. */
 static void stay_if_needed(const struct perf_event *event)
 {
 	static atomic_t stays = ATOMIC_INIT(0);
@@ -261,7 +261,7 @@ static struct sim_attr caps[] = {
 	{ }
 };
 
-/* Where cores differ, each PMU says which CPUs it counts on. */
+/* Shows the CPUs of a PMU where cores differ. */
 static ssize_t cpus_show(struct device *dev, struct device_attribute *attr, char *buf)
 {
 	struct pmu *pmu = dev_get_drvdata(dev);
@@ -283,7 +283,7 @@ static DEVICE_ATTR_RO(cpus);
 static struct attribute *cpus_attrs[] = { &dev_attr_cpus.attr, NULL };
 static const struct attribute_group cpus_group = { .attrs = cpus_attrs };
 
-/* Takes the PMU, and leaves it at @at, also where it fails. */
+/* Takes the PMU, and leaves it at @at, also on failure. */
 static int register_one(struct sim_pmu **at, const char *name, int type, unsigned int general,
 			bool slots)
 {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The life of an event: opened, put on a counter, started, accounted, stopped.
+ * Life of an event: opened, put on a counter, started, accounted, stopped.
  *
  * A running event has been accounted up to se->start.  Accounting adds the
- * exact integral of se->pace over the time since then to se->unseen; what is
- * less than one count stays in se->rest, so that the sum does not depend on how
+ * exact integral of se->pace over the time since then to se->unseen.  The part
+ * below one count stays in se->rest, so that the sum does not depend on how
  * often, or when, it was accounted.
  */
 #include <linux/slab.h>
@@ -41,8 +41,8 @@ void sim_event_account(struct sim_event *se, u64 now)
 }
 
 /*
- * Hands perf core what was accounted.  As in hardware, that happens only where
- * it asks: it takes the counts of a group to stay what they were when read.
+ * Gives perf core the accounted counts.  As in hardware, that happens only when
+ * it reads: it assumes that the counts of a group stay as they were read.
  */
 void sim_event_show(struct sim_event *se)
 {
@@ -58,7 +58,7 @@ void sim_event_show(struct sim_event *se)
 		local64_add(n, count);
 }
 
-/* From @now on, @task runs, and the tables are what they are. */
+/* Accounts up to @now, and applies @task and the current tables from then on. */
 void sim_event_refresh(struct sim_event *se, struct task_struct *task, u64 now)
 {
 	sim_event_account(se, now);
@@ -66,7 +66,7 @@ void sim_event_refresh(struct sim_event *se, struct task_struct *task, u64 now)
 	sim_faults_resolve(se);
 }
 
-/* As x86_perf_event_set_period(): a period that is over begins anew. */
+/* As x86_perf_event_set_period(): a period that is over begins again. */
 static void renew_period(struct hw_perf_event *hwc)
 {
 	s64 period = hwc->sample_period, left = local64_read(&hwc->period_left);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What goes wrong with counters: tables "faults" and "taken".
+ * Faults of counters: tables "faults" and "taken".
  *
  *   PMU-GLOB CONFIG MASK dead|wrap32|wrap48|stuck_after=N
  *   PMU-GLOB MASK
  *
- * A taken counter belongs to someone else from the next time that events are
- * scheduled in: firmware, a hypervisor, the NMI watchdog.
+ * A taken counter belongs to another user (firmware, a hypervisor, the NMI
+ * watchdog) from the next time that events are scheduled in.
  */
 #include <linux/glob.h>
 #include <linux/seq_file.h>
@@ -76,7 +76,7 @@ struct sim_file sim_faults_file = {
 	.show = fault_show,
 };
 
-/* The last line that matches wins; "sound" takes a fault back. */
+/* The last matching line wins.  "sound" removes a fault. */
 void sim_faults_resolve(struct sim_event *se)
 {
 	const struct sim_table *table;
@@ -126,7 +126,7 @@ struct sim_file sim_taken_file = {
 	.show = taken_show,
 };
 
-/* The counters of @pmu that someone else has. */
+/* Returns the counters of @pmu that are taken. */
 u64 sim_taken(const char *pmu)
 {
 	const struct sim_table *table;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * pmusim: load and unload.  README.md says what it is for.
+ * pmusim: load and unload.  See README.md for its purpose.
  */
 #include <linux/debugfs.h>
 #include <linux/kprobes.h>
@@ -15,7 +15,7 @@ static bool uncore = true;
 module_param(uncore, bool, 0444);
 MODULE_PARM_DESC(uncore, "register the uncore PMUs");
 
-/* What a busy core of 3 GHz does: 6 slots a cycle, half of them retire. */
+/* Default rates of a busy core of 3 GHz: 6 slots a cycle, half of them retire. */
 static const char usual_rates[] =
 	"cpu* 0x3c 0xffffffff 3000000000\n"
 	"cpu* 0xc0 0xffffffff 6000000000\n"
@@ -39,7 +39,7 @@ static struct dentry *dir;
 
 /*
  * perf_event_overflow() is not exported, and nor is, since 5.7, the function
- * that finds it.  A kprobe finds that one; its address lies behind the ENDBR,
+ * that finds it.  A kprobe finds that one.  Its address lies after the ENDBR,
  * if the kernel has them.
  */
 static int find_overflow(void)

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Which counter of a box an event gets.  An augmenting path in the graph of
- * events and counters: if a placement exists, it is found, as in the real
- * drivers.
+ * Assignment of events to the counters of a box, by an augmenting path in the
+ * graph of events and counters.  If a placement exists, it is found, as in the
+ * real drivers.
  */
 #include <linux/bitops.h>
 #include <linux/slab.h>
 #include "pmusim.h"
 
-/* Goes no deeper than there are counters, since each is visited once. */
+/* Recurses at most once per counter, since each is visited once. */
 static bool augment(struct sim_event **owner, struct sim_event *se, u64 taken, u64 *visited)
 {
 	u64 choice;
@@ -38,9 +38,8 @@ static bool also_fits(struct sim_event **owner, struct perf_event *event, struct
 }
 
 /*
- * Would the group of @event fit if it were alone?  Like the real drivers, this
- * knows nothing of counters that someone else has taken: such a group opens,
- * and never counts.
+ * Returns 0 if the group of @event would fit alone.  Like the real drivers,
+ * this ignores taken counters: such a group opens, and never counts.
  */
 int sim_group_fits(struct perf_event *event)
 {

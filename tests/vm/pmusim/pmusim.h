@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * pmusim: simulated PMUs on the real perf core.  What its files share.
+ * pmusim: simulated PMUs on the real perf core.  Shared declarations.
  *
- * Vocabulary: a *line* is one rule of a debugfs table; the *pace* of an event
- * is what the lines say about it, with the running task filled in; a *span* is
- * a piece of time over which one pace holds.
+ * Vocabulary: a *line* is one rule of a debugfs table.  The *pace* of an event
+ * is the result of its lines for the running task.  A *span* is a piece of time
+ * over which one pace holds.
  */
 #ifndef PMUSIM_H
 #define PMUSIM_H

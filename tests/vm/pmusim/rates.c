@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The table of rates, and the exact integral of what it says.
+ * Table of rates, and the exact integral of its lines.
  *
  *   PMU-GLOB CONFIG MASK RATE [cpu=N] [tgid=N] [cgroup=ID] [phase=PERIOD:FROM:TO]
  *
- * Of the lines that match an event, its CPU, the task that runs there and the
- * time, the last one wins.  An event without a line counts by default_rate().
+ * The last line that matches an event, its CPU, the task that runs there and
+ * the time wins.  An event without a line counts by default_rate().
  */
 #include <linux/cgroup.h>
 #include <linux/glob.h>
@@ -144,13 +144,13 @@ u64 sim_rates_epoch(void)
 	return epoch;
 }
 
-/* Unequal for unequal events, and easy to compute by hand. */
+/* Rates that differ between events and are easy to compute by hand. */
 static u64 default_rate(u64 config)
 {
 	return (((config & 0xff) + 1) * 1000 + ((config >> 8) & 0xff)) * 1000;
 }
 
-/* Which lines can ever matter to the event, best first. */
+/* Collects the lines that can ever apply to the event, best first. */
 static void match(struct sim_event *se, const struct sim_table *table)
 {
 	const struct sim_rate *line;
@@ -227,7 +227,7 @@ void sim_rates_resolve(struct sim_event *se, struct task_struct *task, int cpu)
 	rcu_read_unlock();
 }
 
-/* Counts of @ns at @rate; what is less than one stays in @rest, in 1e-9 counts. */
+/* Counts of @ns at @rate.  The part below one stays in @rest, in 1e-9 counts. */
 static u64 counts_in(u64 rate, u64 ns, u64 *rest)
 {
 	u64 seconds, nanos, whole, part, n;
@@ -238,7 +238,7 @@ static u64 counts_in(u64 rate, u64 ns, u64 *rest)
 	return rate * seconds + whole * nanos + n;
 }
 
-/* The rate at @now, and for how long it stays. */
+/* Returns the rate at @now, and for how long it stays. */
 static u64 rate_at(const struct sim_pace *pace, u64 now, u64 *stays_ns)
 {
 	u64 since = now > pace->epoch ? now - pace->epoch : 0, at, next;
@@ -272,7 +272,7 @@ static u64 phased_count(const struct sim_pace *pace, u64 from, u64 to, u64 *rest
 	return n;
 }
 
-/* The integral of the pace over [from, to). */
+/* Returns the integral of the pace over [from, to). */
 u64 sim_pace_count(const struct sim_pace *pace, u64 from, u64 to, u64 *rest)
 {
 	u64 cycles, each, part = 0, n = 0;
@@ -288,7 +288,7 @@ u64 sim_pace_count(const struct sim_pace *pace, u64 from, u64 to, u64 *rest)
 	return n + phased_count(pace, from, to, rest);
 }
 
-/* How long @count takes at one rate, rounded up. */
+/* Returns the time for @count at one rate, rounded up. */
 static u64 time_for(u64 count, u64 rate)
 {
 	if (div64_u64(count, rate) >= FAR_NS / NSEC_PER_SEC)
@@ -296,7 +296,7 @@ static u64 time_for(u64 count, u64 rate)
 	return mul_u64_u64_div_u64(count, NSEC_PER_SEC, rate) + 1;
 }
 
-/* When @count more will have been counted, or a time to ask again before that. */
+/* Returns when @count more is reached, or an earlier time to check again. */
 u64 sim_pace_reach(const struct sim_pace *pace, u64 from, u64 count)
 {
 	u64 rate, ns, n, rest = 0;

@@ -31,7 +31,7 @@ int (*sim_overflow)(struct perf_event *event, struct perf_sample_data *data,
 		    struct pt_regs *regs);
 int sim_nmi;
 static bool ready;
-/* What tasks counted in periods that no overflow was reported for. */
+/* Counts of tasks in periods without a reported overflow. */
 static atomic64_t unseen;
 
 static bool samples(const struct sim_event *se)
@@ -61,7 +61,7 @@ static void report(struct perf_event *event, struct pt_regs *regs)
 
 /*
  * However late it is, an interrupt reports one overflow, as in hardware: later
- * ones went by unseen.  The manual clock loses none.
+ * ones are not seen.  The manual clock loses none.
  */
 static void overflow(struct sim_event *se, struct pt_regs *regs)
 {
@@ -81,7 +81,7 @@ static void overflow(struct sim_event *se, struct pt_regs *regs)
 	} while (sim_sample_due(se));
 }
 
-/* Goes by counters: perf core may stop any event of the list on the way. */
+/* Iterates over counters: perf core may stop any event of the list on the way. */
 static void overflow_interrupt(struct pt_regs *regs)
 {
 	struct sim_box *box = this_cpu_ptr(sim_core(smp_processor_id())->box);
@@ -122,7 +122,7 @@ static u64 next_due(const struct sim_cpu *sc)
 	return due;
 }
 
-/* Sets the timer of this CPU by what runs on it. */
+/* Sets the timer of this CPU for the events that run on it. */
 void sim_sample_rearm(struct sim_cpu *sc)
 {
 	u64 due, ns;
@@ -151,7 +151,7 @@ static enum hrtimer_restart on_timer(struct hrtimer *timer)
 		return HRTIMER_NORESTART;	/* its CPU went offline, or its job */
 	if (!sim_nmi) {
 		overflow_interrupt(get_irq_regs());
-		return HRTIMER_NORESTART;	/* it was set anew */
+		return HRTIMER_NORESTART;	/* it was set again */
 	}
 	sim_sample_send(smp_processor_id());
 	sim_enter();
@@ -171,7 +171,7 @@ static int on_nmi(unsigned int cmd, struct pt_regs *regs)
 {
 	struct sim_cpu *sc = this_cpu_ptr(&sim_cpus);
 
-	/* Two that became one leave a surplus, and nothing is unknown. */
+	/* Two merged NMIs leave a surplus, and none is unknown. */
 	if (atomic_dec_if_positive(&sc->nmis) < 0)
 		return NMI_DONE;
 	if (sc->depth)
@@ -186,7 +186,7 @@ void sim_sample_send(int cpu)
 }
 #endif
 
-/* Runs on one CPU and looks after the next one. */
+/* Runs on one CPU and watches the next one. */
 static enum hrtimer_restart on_watch(struct hrtimer *timer)
 {
 	int cpu = cpumask_next(smp_processor_id(), cpu_online_mask);
@@ -262,7 +262,7 @@ static const struct kernel_param_ops nmi_ops = {
 module_param_cb(nmi, &nmi_ops, &sim_nmi, 0644);
 MODULE_PARM_DESC(nmi, "overflows: 0 interrupt, 1 NMI from the own CPU, 2 NMI from another");
 
-/* Before any event exists. */
+/* Called before any event exists. */
 void sim_sample_prepare(void)
 {
 	int cpu;
@@ -277,7 +277,7 @@ void sim_sample_prepare(void)
 	}
 }
 
-/* Before the core PMU exists. */
+/* Called before the core PMU exists. */
 int sim_sample_init(void)
 {
 #ifdef CONFIG_X86

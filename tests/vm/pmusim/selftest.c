@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * selftest PMUSIM.KO: loads the module in a guest and checks what it promises.
+ * selftest PMUSIM.KO: loads the module in a guest and checks its guarantees.
  *
  * Counts are compared for equality wherever the manual clock makes that
  * possible.  Ends with 0, or with 1 at the first wrong check.  The guest must
@@ -302,7 +302,7 @@ static void test_unload(void)
 		check(!unload(), "unload after per-task use");
 }
 
-/* The kernel must have had nothing to complain about. */
+/* The kernel log must contain no complaint. */
 static void test_log(void)
 {
 	static const char * const bad[] = { "WARNING", "BUG", "Call Trace", "unknown NMI",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the parts of selftest share. */
+/* Declarations shared by the parts of selftest. */
 #ifndef SELFTEST_H
 #define SELFTEST_H
 
@@ -11,9 +11,9 @@
 #define SYSFS "/sys/bus/event_source/devices/"
 #define SECOND 1000000000ULL
 
-/* One line a check; ends the run at the first that is wrong. */
+/* Prints one line per check, and ends the run at the first wrong one. */
 void check(bool right, const char *claim, ...);
-/* What has to work for the check to mean anything; silent when it does. */
+/* Checks a precondition of the test.  Silent when it holds. */
 void must(bool right, const char *what, ...);
 void equal(uint64_t is, uint64_t should, const char *claim, ...);
 
@@ -37,7 +37,7 @@ struct event {
 	bool inherit, disabled;
 };
 
-/* A per-CPU raw event of the core PMU, to be changed by the caller. */
+/* Returns a per-CPU raw event of the core PMU, for the caller to change. */
 struct event core_event(uint64_t config, int cpu);
 struct event uncore_event(const char *pmu, uint64_t config, int cpu);
 int try_open(const struct event *e);	/* descriptor or -errno */
@@ -55,7 +55,7 @@ void spinner_pause(struct spinner *s);
 void spinner_resume(struct spinner *s);
 void spinner_end(struct spinner *s);
 void pin_to(int cpu);
-void switch_often(int rounds);	/* between us and a child */
+void switch_often(int rounds);	/* between this process and a child */
 
 void test_counts(void);
 void test_tasks(void);

@@ -90,7 +90,7 @@ static void test_generic(void)
 	check(try_open(&e) == -ENOENT, "stalled-cycles-backend is not there");
 }
 
-/* 1000 in the first quarter of a millisecond, 10 in its second half, else 1. */
+/* Rate 1000 in the first quarter of a millisecond, 10 in its second half, else 1. */
 static void test_phases(void)
 {
 	struct event e = core_event(0xb1, 1);
@@ -157,7 +157,7 @@ void test_counts(void)
 	test_reset_and_faults();
 }
 
-/* The last task may still be on its way out, and a worker may be at work. */
+/* Waits, as the last task may still be on the CPU, or a worker. */
 static uint64_t wait_for_idle(int fd, uint64_t per_ms)
 {
 	int tries = 2000;
@@ -194,7 +194,7 @@ static void test_tgid(void)
 	equal(count(task), 1000, "a per-task event of A");
 	spinner_pause(&a);
 	equal(wait_for_idle(wide, 10000), 10000, "and while the CPU idles, tgid=0, in a ms");
-	/* A was told to have stopped while it was on its way out, where it still counts. */
+	/* A was reported as stopped before it left the CPU, where it still counts. */
 	had = count(task);
 	advance(SECOND);
 	equal(count(task) - had, 0, "A no more");
@@ -304,7 +304,7 @@ void switch_often(int rounds)
 	waitpid(child, NULL, 0);
 }
 
-/* Real clock: what is ours and what is not adds up to all, over many switches. */
+/* Real clock: our counts and all others add up to the total over many switches. */
 static void test_switches(void)
 {
 	struct event e = core_event(0xb0, 0);

@@ -15,7 +15,7 @@ static void close_all(int *fds, int n)
 		close(fds[n]);
 }
 
-/* How many copies of an event, each with another umask, fit into one group. */
+/* Returns how many copies of an event, each with another umask, fit into one group. */
 static int group_size(struct event e, int *err)
 {
 	int fds[32], n;

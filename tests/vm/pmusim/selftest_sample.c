@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* selftest: overflows, BPF on them, NMIs, and the makers of masked spans. */
+/* selftest: overflows, BPF on them, NMIs, and the triggers of masked spans. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/bpf.h>
@@ -26,7 +26,7 @@ struct ring {
 	struct perf_event_mmap_page *page;
 };
 
-/* Samples in the ring from @from on and before @to. */
+/* Returns the number of samples in the ring from @from on and before @to. */
 static int samples_within(const struct ring *ring, uint64_t from, uint64_t to)
 {
 	const char *data = (const char *)ring->page + 4096;
@@ -71,7 +71,7 @@ static int bpf(int command, union bpf_attr *attr)
 #define INSN(_code, _dst, _src, _off, _imm) ((struct bpf_insn) { .code = (_code), \
 	.dst_reg = (_dst), .src_reg = (_src), .off = (_off), .imm = (_imm) })
 
-/* A program that adds 1 to the first value of an array at each run. */
+/* Loads a program that adds 1 to the first value of an array at each run. */
 static int counting_program(int map)
 {
 	struct bpf_insn program[] = {
@@ -160,8 +160,8 @@ static struct span make_span(const char *kind, int cpu, unsigned int us)
 }
 
 /*
- * The host may add to a span, as it may to anything.  A tick at its edges is
- * not counted.
+ * The host may lengthen a span, as it may lengthen anything.  A tick at its
+ * edges is not counted.
  */
 static void test_span(const char *kind, int mode, bool sampled)
 {
@@ -190,7 +190,7 @@ static void test_span(const char *kind, int mode, bool sampled)
 	close_ring(&ring);
 }
 
-/* Everything at once, for the kernel log: it must stay clean. */
+/* Runs everything at once, for the kernel log, which must stay clean. */
 static void test_stress(int mode)
 {
 	struct event e = core_event(0, 0);

@@ -51,7 +51,7 @@ static int map_of_event(int event)
 	return map;
 }
 
-/* Between two switches, ours counts as much as all, or nothing: else, it is wrong. */
+/* Between two switches, ours must count as much as all, or nothing. */
 static int comparing_program(int all, int ours, int state)
 {
 	struct bpf_insn program[] = {

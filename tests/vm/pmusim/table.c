@@ -2,9 +2,9 @@
 /*
  * Tables of lines behind debugfs files: "rates", "faults" and "taken".
  *
- * Reading gives the lines back as they may be written.  Writing appends, and
- * "clear" forgets all lines before it.  One write is one change: if any of its
- * lines is wrong, nothing changes; else everything that runs is accounted up
+ * Reading returns the lines in the format for writing.  Writing appends, and
+ * "clear" removes all lines before it.  One write is one change.  If any of its
+ * lines is wrong, nothing changes.  Else everything that runs is accounted up
  * to that moment by the old table and from then on by the new one.
  */
 #include <linux/debugfs.h>
@@ -155,7 +155,7 @@ void sim_file_add(struct sim_file *file, struct dentry *dir)
 	debugfs_create_file(file->name, 0600, dir, file, &table_fops);
 }
 
-/* When no event is left and the file is gone. */
+/* Frees the table when no event is left and the file is gone. */
 void sim_file_free(struct sim_file *file)
 {
 	kvfree(rcu_dereference_protected(file->table, true));

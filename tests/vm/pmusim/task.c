@@ -3,9 +3,9 @@
  * Rates that depend on the task: events that run on over a context switch are
  * accounted at it.
  *
- * Two probes on sched_switch, one before all others and one after: between
- * them the clock stands still, so that a BPF program that reads counters at a
- * switch gives each task what was counted for it, to the count.
+ * There are two probes on sched_switch, one before all others and one after.
+ * Between them the clock stands still.  So a BPF program that reads counters at
+ * a switch gives each task exactly what was counted for it.
  */
 #include <linux/cgroup.h>
 #include <linux/sched.h>
@@ -16,8 +16,8 @@
 #define LAST INT_MIN
 
 /*
- * The task to which this CPU's counts go.  From the probe to the switch itself
- * that is the next one, though current is still the previous one.
+ * Returns the task to which this CPU's counts go.  From the probe to the switch
+ * itself that is the next one, though current is still the previous one.
  */
 struct task_struct *sim_task(void)
 {
@@ -69,7 +69,7 @@ static void moved(void *unused)
 	sim_leave();
 }
 
-/* A task changed its cgroup, perhaps while it runs.  Called with interrupts off. */
+/* A task changes its cgroup, perhaps while it runs.  Called with interrupts off. */
 static void on_attach(void *data, struct cgroup *cgrp, const char *path,
 		      struct task_struct *task, bool threadgroup)
 {
@@ -103,7 +103,7 @@ static void nothing(void *unused)
 {
 }
 
-/* before_others() goes first, so that a clock it stopped is always started again. */
+/* Removes before_others() before after_others(), which restarts a stopped clock. */
 static void unregister(int n)
 {
 	while (n--)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Makers of masked spans: irqoff, preemptoff, bhoff and softirq.
+ * Triggers of masked spans: irqoff, preemptoff, bhoff and softirq.
  *
- * Writing "CPU MICROSECONDS" keeps that CPU busy for so long in that state and
- * returns when it is over.  Reading gives the last span, "CPU FROM TO", in
- * nanoseconds of CLOCK_MONOTONIC: what a detector of such spans must find.
+ * Writing "CPU MICROSECONDS" keeps that CPU busy for that time in that state
+ * and returns when it is over.  Reading gives the last span, "CPU FROM TO", in
+ * nanoseconds of CLOCK_MONOTONIC: a detector of such spans must find it.
  */
 #include <linux/completion.h>
 #include <linux/cpu.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Uncore PMUs as Intel's drivers show them on a Sapphire Rapids: boxes that
- * count for a whole die, on one CPU of it, without sampling and without tasks.
+ * Uncore PMUs as Intel's drivers show them on a Sapphire Rapids.  Boxes count
+ * for a whole die, on one CPU of it, without sampling and without tasks.
  */
 #include <linux/cpumask.h>
 #include <linux/module.h>
@@ -127,13 +127,13 @@ static struct sim_attr free_running_events[] = {
 	{ }
 };
 
-/* The root bus of the stack: segment and bus. */
+/* Writes the root bus of the stack: segment and bus. */
 static int iio_die_text(char *text, size_t size, int box, int die)
 {
 	return snprintf(text, size, "0000:%02x", (die * 0x80 + (box + 1) * 0x20) & 0xff);
 }
 
-/* The other end of the link. */
+/* Writes the other end of the link. */
 static int upi_die_text(char *text, size_t size, int box, int die)
 {
 	return snprintf(text, size, "upi_%d,die_%d", box, (die + 1) % dies);
@@ -149,7 +149,7 @@ static const struct kind kinds[] = {
 	{ "upi", &upi, 0xf, none, wide_format, clock_events, upi_die_text },
 };
 
-/* The CPU that counts for the die of @cpu. */
+/* Returns the CPU that counts for the die of @cpu. */
 int sim_die_cpu(int cpu)
 {
 	int size = DIV_ROUND_UP(num_possible_cpus(), dies);

@@ -1,4 +1,5 @@
-//! What benches run on: workloads built from C, cgroups of their own, collectors started and stopped.
+//! Test bed of the benches: workloads built from C, separate cgroups, and collectors that are started and
+//! stopped.
 
 use std::{
     fs::{self, File},
@@ -17,13 +18,14 @@ use wait4::Wait4 as _;
 use super::figure::Spread;
 use crate::command::{output, root, run};
 
-/// Time after which a collector has settled: pmbpf measures its programs' cost, at a cost, in its first second, and bpftrace compiles its own.
+/// Time after which a collector has settled. In its first second pmbpf measures its programs' cost, at a
+/// cost, and bpftrace compiles its own.
 const SETTLE: Duration = Duration::from_millis(1300);
 
 /// Workloads that benches run.
 const WORKLOADS: [&str; 3] = ["chunks", "pingpong", "calls"];
 
-/// Where everything is.
+/// Paths and settings of the benches.
 pub(super) struct Bed {
     pub(super) pmbpf: PathBuf,
     pub(super) planner: PathBuf,
@@ -35,7 +37,8 @@ pub(super) struct Bed {
 }
 
 impl Bed {
-    /// On what was built: pmbpf, the bench of the planner, that of I/O, and that of uncore PMUs.
+    /// Returns a bed on the programs that were built: pmbpf, and the benches of the planner, of I/O and of
+    /// uncore PMUs.
     pub(super) fn new([pmbpf, planner, io, uncore]: [PathBuf; 4], rounds: u32) -> anyhow::Result<Self> {
         let folder = root().join("target/bench");
         fs::create_dir_all(&folder)?;
@@ -48,25 +51,26 @@ impl Bed {
         Ok(Self { pmbpf, planner, io, uncore, rounds, cpus: thread::available_parallelism()?.get(), folder })
     }
 
-    /// A file for a collector to write.
+    /// Returns the path of a file for a collector to write.
     pub(super) fn file(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
-    /// A workload of tests/workloads.
+    /// Returns the command of a workload of tests/workloads.
     pub(super) fn workload(&self, name: &str) -> Command {
         debug_assert!(WORKLOADS.contains(&name), "{name} is built with the others");
         Command::new(self.folder.join(name))
     }
 
-    /// `pmbpf run --quiet` with these arguments.
+    /// Returns the command `pmbpf run --quiet` with these arguments.
     pub(super) fn pmbpf(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.pmbpf);
         command.args(["run", "--quiet"]).args(arguments);
         command
     }
 
-    /// One value a side from every round, by side. Every other round runs the sides in reverse.
+    /// Measures one value per side in every round, and returns the values by side. Every other round runs the
+    /// sides in reverse.
     pub(super) fn interleave<S: Copy>(
         &self,
         sides: &[S],
@@ -86,40 +90,40 @@ impl Bed {
     }
 }
 
-/// What each round's value is more than the same round's base.
+/// Returns the difference of each round's value from the same round's base.
 pub(super) fn added(values: &[f64], base: &[f64]) -> Spread {
     Spread::of(values.iter().zip(base).map(|(value, base)| value - base).collect())
 }
 
-/// What each round's value is as a multiple of the same round's base.
+/// Returns the ratio of each round's value to the same round's base.
 pub(super) fn ratio(values: &[f64], base: &[f64]) -> Spread {
     Spread::of(values.iter().zip(base).map(|(value, base)| value / base).collect())
 }
 
-/// Numbers that a workload printed on one line.
+/// Returns the numbers that a workload prints on one line.
 pub(super) fn numbers(mut command: Command) -> anyhow::Result<Vec<f64>> {
     let text = output(&mut command)?;
     text.split_whitespace().map(|word| Ok(word.parse::<f64>()?)).collect()
 }
 
-/// A collector in the background. Never left running.
+/// A collector in the background, which is never left running.
 pub(super) struct Collector {
-    /// None once it has been waited for: its number may be another's then.
+    /// `None` once it has been waited for: its pid may be another process's then.
     child: Option<Child>,
     stdout: PathBuf,
 }
 
-/// What a collector used, itself and the children it waited for.
+/// Resources that a collector used, itself and the children it waited for.
 pub(super) struct Used {
     /// User and system time in ms.
     pub(super) cpu_ms: f64,
     status: ExitStatus,
-    /// The file that holds what it printed.
+    /// File that holds its output.
     printed: PathBuf,
 }
 
 impl Collector {
-    /// Starts it and waits until it has settled.
+    /// Starts the collector and waits until it has settled.
     pub(super) fn start(bed: &Bed, command: &mut Command) -> anyhow::Result<Self> {
         let mut collector = Self::spawn(bed, command)?;
         thread::sleep(SETTLE);
@@ -133,7 +137,7 @@ impl Collector {
         Ok(collector)
     }
 
-    /// perf prints on stderr, so both streams go to one file.
+    /// Starts the collector. perf prints on stderr, so both streams go to one file.
     fn spawn(bed: &Bed, command: &mut Command) -> anyhow::Result<Self> {
         let stdout = bed.file("collector.out");
         let file = File::create(&stdout)?;
@@ -143,14 +147,14 @@ impl Collector {
         Ok(Self { child: Some(child), stdout })
     }
 
-    /// Interrupts it, and waits for its end.
+    /// Interrupts the collector, and waits for its end.
     pub(super) fn stop(mut self) -> anyhow::Result<Used> {
         let pid = self.child.as_ref().and_then(|child| Pid::from_raw(child.id().cast_signed()));
         kill_process(pid.context("the collector has been waited for")?, Signal::INT)?;
         self.collect()
     }
 
-    /// User and system time of its main thread so far.
+    /// Returns the user and system time of its main thread so far.
     pub(super) fn cpu_us(&mut self) -> anyhow::Result<f64> {
         let child = self.child.as_ref().context("the collector has been waited for")?;
         let path = format!("/proc/{}/schedstat", child.id());
@@ -159,7 +163,7 @@ impl Collector {
         Ok(time_ns.with_context(|| format!("{path} holds no time"))? / 1e3)
     }
 
-    /// The most memory it has had resident so far.
+    /// Returns the maximum of its resident memory so far.
     pub(super) fn resident_max_mb(&self) -> anyhow::Result<f64> {
         let child = self.child.as_ref().context("the collector has been waited for")?;
         let path = format!("/proc/{}/status", child.id());
@@ -186,11 +190,12 @@ impl Drop for Collector {
     }
 }
 
-/// A workload in the background. Never left running: its own processes end with it, and it with us.
+/// A workload in the background, which is never left running: its own processes end with it, and it ends with
+/// the bench.
 pub(super) struct Background(Child);
 
 impl Background {
-    /// Starts it, and leaves it time to get going.
+    /// Starts the workload, and leaves it time to get going.
     pub(super) fn start(command: &mut Command) -> anyhow::Result<Self> {
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?;
         thread::sleep(SETTLE);
@@ -205,7 +210,7 @@ impl Drop for Background {
     }
 }
 
-/// Runs a command to its end, which must be a success; what it used.
+/// Runs a command to its end, which must be a success, and returns what it used.
 pub(super) fn used(bed: &Bed, command: &mut Command) -> anyhow::Result<Used> {
     let used = Collector::spawn(bed, command)?.collect()?;
     if !used.status.success() {
@@ -216,7 +221,7 @@ pub(super) fn used(bed: &Bed, command: &mut Command) -> anyhow::Result<Used> {
 }
 
 impl Used {
-    /// The last line of `--json`; what is before may be hundreds of megabytes.
+    /// Returns the last line of `--json`. The output before it may be hundreds of megabytes.
     pub(super) fn summary(&self) -> anyhow::Result<Value> {
         const SUMMARY_BYTES_MAX: u64 = 1 << 16;
         let mut file = File::open(&self.printed)?;
@@ -228,14 +233,14 @@ impl Used {
     }
 }
 
-/// A number somewhere in a row.
+/// Returns a number somewhere in a row.
 pub(super) fn at(row: &Value, pointer: &str) -> anyhow::Result<f64> {
     row.pointer(pointer)
         .and_then(Value::as_f64)
         .with_context(|| format!("the row has no number at {pointer}"))
 }
 
-/// Names of our cgroups begin with this and end with the id of the bench.
+/// Prefix of the names of our cgroups, which end with the id of the bench.
 const NAME: &str = "pmbpf-bench-";
 
 /// Removes the cgroups of a bench that was killed.
@@ -253,17 +258,17 @@ fn remove_left_over(mount: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Cgroups of ours, removed in the end.
+/// Cgroups of the bench, which are removed in the end.
 pub(super) struct Cgroups {
     base: PathBuf,
-    /// Their folders.
+    /// Folders of the cgroups.
     pub(super) folders: Vec<PathBuf>,
-    /// Their paths from the hierarchy's root.
+    /// Paths of the cgroups from the hierarchy's root.
     pub(super) paths: Vec<String>,
 }
 
 impl Cgroups {
-    /// Makes `count` cgroups side by side.
+    /// Creates `count` cgroups side by side.
     pub(super) fn new(count: usize) -> anyhow::Result<Self> {
         let mounts = fs::read_to_string("/proc/mounts")?;
         let mount = mounts.lines().find_map(|line| {
@@ -289,7 +294,7 @@ impl Cgroups {
 impl Drop for Cgroups {
     fn drop(&mut self) {
         for folder in self.folders.iter().chain([&self.base]) {
-            // A process on its way out still holds its cgroup for a moment.
+            // A process that is exiting still holds its cgroup for a moment.
             for _ in 0..100 {
                 if fs::remove_dir(folder).is_ok() {
                     break;

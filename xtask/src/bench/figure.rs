@@ -1,10 +1,10 @@
-//! Figures, and how they are printed.
+//! Figures, and their printed form.
 
 use std::fmt::{self, Display, Formatter};
 
 use serde_json::{Value, json};
 
-/// What the kernel's statistics add to a run of a program: an empty one is shown with about this much.
+/// Time that the kernel's statistics add to a run of a program: an empty one is shown with about this much.
 pub(super) const STATISTICS_NS: f64 = 40.0;
 
 /// The median of several measurements, with its quartiles.
@@ -16,7 +16,7 @@ pub(super) struct Spread {
 }
 
 impl Spread {
-    /// Of at least one value.
+    /// Returns the spread of at least one value.
     pub(super) fn of(mut values: Vec<f64>) -> Self {
         values.sort_by(f64::total_cmp);
         let at = |share: f64| {
@@ -27,15 +27,15 @@ impl Spread {
         Self { low: at(0.25), median: at(0.5), high: at(0.75) }
     }
 
-    /// In another unit.
+    /// Returns the spread in another unit.
     pub(super) fn scaled(self, factor: f64) -> Self {
         Self { low: self.low * factor, median: self.median * factor, high: self.high * factor }
     }
 }
 
-/// What a figure should be.
+/// Target of a figure.
 pub(super) enum Target {
-    /// Nothing is promised.
+    /// No target is promised.
     None,
     /// At most this, in the figure's unit.
     AtMost(f64),
@@ -62,17 +62,17 @@ pub(super) struct Section {
 }
 
 impl Section {
-    /// An empty section. `how` is one command or remark a line.
+    /// Returns an empty section. `how` has one command or remark per line.
     pub(super) fn new(title: impl Into<String>, how: &[&str]) -> Self {
         Self { title: title.into(), how: how.iter().map(ToString::to_string).collect(), lines: Vec::new() }
     }
 
-    /// A figure nobody promised.
+    /// Adds a figure without a target.
     pub(super) fn figure(&mut self, what: impl Into<String>, value: Spread, unit: &'static str) {
         self.lines.push(Line { what: what.into(), value, unit, target: Target::None });
     }
 
-    /// A figure with a target.
+    /// Adds a figure with a target.
     pub(super) fn promise(
         &mut self,
         what: impl Into<String>,
@@ -83,7 +83,7 @@ impl Section {
         self.lines.push(Line { what: what.into(), value, unit, target: Target::AtMost(at_most) });
     }
 
-    /// A row for each figure of a bench.
+    /// Returns a row for each figure of a bench.
     pub(super) fn rows(&self, bench: &str) -> impl Iterator<Item = Value> {
         self.lines.iter().map(move |line| {
             let Spread { low, median, high } = line.value;
@@ -99,17 +99,18 @@ impl Section {
         })
     }
 
-    /// What the section is about.
+    /// Returns the subject of the section.
     pub(super) fn title(&self) -> &str {
         &self.title
     }
 
-    /// How its figures were made: a command or remark each.
+    /// Returns how its figures were made: a command or remark each.
     pub(super) fn how(&self) -> impl Iterator<Item = &str> {
         self.how.iter().map(String::as_str)
     }
 
-    /// What each figure is of, its median and its quartiles with their unit, and what it should be.
+    /// Returns the cells of each figure: its subject, its median with its unit, its quartiles, and its
+    /// target.
     pub(super) fn cells(&self) -> impl Iterator<Item = [String; 4]> {
         self.lines.iter().map(|line| {
             let Spread { low, median, high } = line.value;
@@ -129,13 +130,13 @@ impl Section {
         })
     }
 
-    /// Targets missed.
+    /// Returns the number of targets missed.
     pub(super) fn missed(&self) -> usize {
         self.lines.iter().filter(|line| line.is_missed()).count()
     }
 }
 
-/// Three digits that mean something.
+/// Formats a value with three significant digits.
 fn number(value: f64) -> String {
     let digits = match value.abs() {
         magnitude if magnitude >= 100.0 => 0,

@@ -1,4 +1,4 @@
-//! What a block request and a packet cost, and many uncore PMUs.
+//! Cost of a block request and of a packet, and of many uncore PMUs.
 
 use std::process::Command;
 
@@ -12,10 +12,10 @@ use super::{
 
 /// Budget of a request: net cost of all programs together.
 const REQUEST_NS: f64 = 100.0;
-/// How many the bench prints.
+/// Number of costs that the bench prints.
 const COSTS: usize = 6;
 
-/// By the kernel's own statistics, less what they add.
+/// Measures by the kernel's own statistics, less what they add.
 pub(super) fn measure(bed: &Bed) -> anyhow::Result<Vec<Section>> {
     let mut columns: [Vec<f64>; COSTS] = Default::default();
     for _ in 0..bed.rounds {
@@ -41,7 +41,7 @@ pub(super) fn measure(bed: &Bed) -> anyhow::Result<Vec<Section>> {
     Ok(vec![section, uncore::report(bed)?, uncore::measure(bed)?])
 }
 
-/// What the bench printed, nanoseconds and runs of programs in turn, as net costs in ns.
+/// Returns the output of the bench, nanoseconds and runs of programs in turn, as net costs in ns.
 fn net(line: &[f64]) -> anyhow::Result<[f64; COSTS]> {
     let (pairs, rest) = line.as_chunks::<2>();
     let costs: Vec<f64> = pairs.iter().map(|[ns, runs]| ns - STATISTICS_NS * runs).collect();

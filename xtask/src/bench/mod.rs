@@ -1,7 +1,8 @@
-//! What pmbpf costs on this machine, side by side with perf.
+//! Cost of pmbpf on this machine, side by side with perf.
 //!
-//! Every comparison is interleaved: a round runs every side once, every other round in reverse, and what counts is the
-//! difference within a round. Shared machines drift; differences within a second or two do not.
+//! Every comparison is interleaved: a round runs every side once, and every other round runs them in reverse.
+//! The difference within a round is what counts. Shared machines drift; differences within a second or two do
+//! not.
 
 mod bed;
 mod figure;
@@ -32,10 +33,10 @@ use crate::{
     vm::kernel::Architecture,
 };
 
-/// Which benches.
+/// Choice of benches, and of the form of the figures.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Only these: switches, sampling, owners, top, start, plan, io
+    /// Run only these benches: switches, sampling, owners, top, start, plan, io
     #[arg(value_name = "BENCH")]
     only: Vec<String>,
     /// Rounds of every comparison
@@ -44,7 +45,7 @@ pub(crate) struct Args {
     /// Print a row of JSON for the machine, and one for each figure
     #[arg(long)]
     json: bool,
-    /// Write the figures into docs/costs.md, too
+    /// Also write the figures into docs/costs.md
     #[arg(long)]
     write: bool,
 }
@@ -61,10 +62,11 @@ const BENCHES: [(&str, Bench); 7] = [
     ("io", io::measure),
 ];
 
-/// Set when this process was started again as root: where pmbpf and the benches of the planner, of I/O and of uncore PMUs lie.
+/// Variables that are set when this process was started again as root: the paths of pmbpf and of the benches
+/// of the planner, of I/O and of uncore PMUs.
 const BUILT: [&str; 4] = ["PMBPF_BENCH_BUILT", "PMBPF_BENCH_PLANNER", "PMBPF_BENCH_IO", "PMBPF_BENCH_UNCORE"];
 
-/// Runs them, and prints a section as soon as it is measured.
+/// Runs the benches, and prints a section as soon as it is measured.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if let Some(unknown) = args.only.iter().find(|name| BENCHES.iter().all(|(known, _)| known != name)) {
         bail!("no bench `{unknown}`; there are switches, sampling, owners, top, start, plan and io");
@@ -136,7 +138,7 @@ fn print(bench: &str, section: &Section, is_json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the figures were measured on.
+/// Returns the machine on which the figures were measured, in words.
 fn machine(bed: &Bed, perf: &str) -> anyhow::Result<String> {
     let release = line_of("/proc/sys/kernel/osrelease", "")?;
     let version: Vec<&str> = release.split('.').take(2).collect();
@@ -155,7 +157,8 @@ fn version(bed: &Bed) -> anyhow::Result<String> {
     Ok(output(Command::new(&bed.pmbpf).arg("--version"))?.trim().to_owned())
 }
 
-/// What follows the colon of a file's first line that begins with a name; the first line itself, if that is empty.
+/// Returns the text after the colon of a file's first line that begins with a name; the first line itself for
+/// an empty name.
 fn line_of(path: &str, name: &str) -> anyhow::Result<String> {
     let text = fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
     let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_default();

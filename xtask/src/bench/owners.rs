@@ -1,4 +1,4 @@
-//! What it takes to read a thousand cgroups.
+//! Cost of reading a thousand cgroups.
 
 use std::{thread, time::Duration};
 
@@ -11,7 +11,7 @@ use super::{
 
 const COUNT: usize = 1000;
 
-/// Refreshes of one measurement, after the time that collectors settle in.
+/// Refreshes of one measurement, after the time in which collectors settle.
 const REFRESHES: u32 = 20;
 const INTERVAL: Duration = Duration::from_millis(100);
 
@@ -21,7 +21,7 @@ enum Side {
     Perf,
 }
 
-/// What pmbpf says of its own refreshes, a value a round.
+/// Figures of pmbpf on its own refreshes, one value per round.
 #[derive(Default)]
 struct Own {
     mean_us: Vec<f64>,
@@ -29,11 +29,12 @@ struct Own {
     resident_mb: Vec<f64>,
 }
 
-/// Time of a refresh, resident memory, and CPU time beside perf's. Every cgroup runs in every interval.
+/// Measures the time of a refresh, resident memory, and CPU time compared with perf's. Every cgroup runs in
+/// every interval.
 pub(super) fn measure(bed: &Bed) -> anyhow::Result<Vec<Section>> {
     let cgroups = Cgroups::new(COUNT)?;
     let mut ring = bed.workload("pingpong");
-    // It ends when it is killed.
+    // The ring ends when it is killed.
     ring.args(["2000000000".to_owned(), (bed.cpus - 1).to_string()]).args(&cgroups.folders);
     let _ring = Background::start(&mut ring)?;
     let interval_ms = INTERVAL.as_millis().to_string();

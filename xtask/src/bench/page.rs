@@ -1,4 +1,4 @@
-//! Writes what was measured into docs/costs.md: each bench has a block there, which a run of it replaces.
+//! Writer of the figures into docs/costs.md: each bench has a block there, which a run of it replaces.
 
 use std::{fmt::Write as _, fs};
 
@@ -18,7 +18,7 @@ pub(super) fn write(bench: &str, machine: &str, sections: &[Section]) -> anyhow:
     fs::write(&path, page).with_context(|| format!("cannot write {PAGE}"))
 }
 
-/// Where the block of a bench begins, and where every block ends.
+/// Returns the line at which the block of a bench begins. Every block ends at `END`.
 fn begin(bench: &str) -> String {
     format!("<!-- cargo xtask bench --write {bench} -->")
 }
@@ -54,7 +54,7 @@ fn capital(text: &str) -> String {
     characters.next().map_or_else(String::new, |first| first.to_uppercase().chain(characters).collect())
 }
 
-/// Text in which Markdown sees nothing but text.
+/// Escapes text so that Markdown sees nothing but text.
 fn escaped(text: &str) -> String {
     text.replace('|', "\\|").replace('<', "&lt;")
 }

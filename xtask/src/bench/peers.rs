@@ -1,4 +1,4 @@
-//! Collectors of others that this machine has, to be measured beside ours.
+//! Other collectors on this machine, which are measured next to ours.
 
 use std::{
     env,
@@ -9,10 +9,11 @@ use std::{
 
 use crate::command::{exists, output};
 
-/// Names another perf than the first of the PATH.
+/// Variable that names another perf than the first of the PATH.
 pub(super) const PERF_VARIABLE: &str = "PMBPF_PERF";
 
-/// What each cgroup of a host is given by a program of bpftrace: time on CPUs, switches, and how long its tasks waited for a CPU.
+/// Program of bpftrace that counts for each cgroup of a host: time on CPUs, switches, and how long its tasks
+/// waited for a CPU.
 const BPFTRACE: &str = "\
     tracepoint:sched:sched_wakeup, tracepoint:sched:sched_wakeup_new { @ready[args->pid] = nsecs; } \
     tracepoint:sched:sched_switch { \
@@ -25,15 +26,15 @@ const BPFTRACE: &str = "\
         if ($ready) { @wait = hist($now - $ready); delete(@ready[args->next_pid]); } \
     }";
 
-/// Where bcc's tools lie, by distribution.
+/// Paths of bcc's tools, by distribution.
 const RUNQLAT: [&str; 2] = ["runqlat-bpfcc", "/usr/share/bcc/tools/runqlat"];
 
 /// A collector that counts at switches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Peer {
-    /// perf whose counts of cgroups are a BPF program's.
+    /// perf with counts of cgroups from a BPF program.
     PerfBpf,
-    /// A program of bpftrace that counts about what pmbpf does; its latencies are the whole host's.
+    /// A program of bpftrace that counts about what pmbpf does; its latencies are of the whole host.
     Bpftrace,
     /// bcc's tool for run-queue latency, of the whole host.
     Runqlat,
@@ -42,7 +43,7 @@ pub(super) enum Peer {
 impl Peer {
     const ALL: [Self; 3] = [Self::PerfBpf, Self::Bpftrace, Self::Runqlat];
 
-    /// Those that are here.
+    /// Returns the collectors that this machine has.
     pub(super) fn here() -> Vec<Self> {
         Self::ALL.into_iter().filter(|peer| peer.is_here()).collect()
     }
@@ -63,7 +64,7 @@ impl Peer {
         }
     }
 
-    /// Its command, for these cgroups.
+    /// Returns its command, for these cgroups.
     pub(super) fn command(self, events: &str, cgroups: &[String]) -> Command {
         match self {
             Self::PerfBpf => {
@@ -75,7 +76,7 @@ impl Peer {
                 command.args(["-e", BPFTRACE]);
                 command
             }
-            // A row at the end is enough: what is printed meanwhile is no part of a switch.
+            // A row at the end is enough: printing before it is not part of a switch.
             Self::Runqlat => {
                 let mut command = Command::new(runqlat().unwrap_or(RUNQLAT[0]));
                 command.arg("3600");
@@ -85,14 +86,14 @@ impl Peer {
     }
 }
 
-/// perf with these arguments.
+/// Returns the command of perf with these arguments.
 pub(super) fn perf(arguments: &[&str]) -> Command {
     let mut command = Command::new(perf_program());
     command.args(arguments);
     command
 }
 
-/// The perf that is measured.
+/// Returns the perf that is measured.
 fn perf_program() -> OsString {
     env::var_os(PERF_VARIABLE).unwrap_or_else(|| "perf".into())
 }
@@ -101,7 +102,8 @@ fn runqlat() -> Option<&'static str> {
     RUNQLAT.into_iter().find(|name| exists(name) || Path::new(name).is_file())
 }
 
-/// Was perf built with the BPF programs of its own? Older ones cannot say, and take the option for an unknown one.
+/// Returns whether perf was built with its own BPF programs. Older versions do not report that, and take the
+/// option for an unknown one.
 fn perf_has_skeletons() -> bool {
     let said = output(Command::new(perf_program()).args(["version", "--build-options"]).stdin(Stdio::null()));
     said.is_ok_and(|text| has_skeletons(&text))

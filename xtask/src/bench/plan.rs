@@ -1,4 +1,4 @@
-//! How long planning takes, and evaluating.
+//! Time that planning takes, and evaluating.
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ use super::{
     figure::{Section, Spread},
 };
 
-/// The groups of a server's whole tree of metrics, 112 events that take turns on 8 counters.
+/// Plans the groups of a server's whole tree of metrics: 112 events that are multiplexed on 8 counters.
 pub(super) fn measure(bed: &Bed) -> anyhow::Result<Vec<Section>> {
     let mut columns: [Vec<f64>; 7] = Default::default();
     for _ in 0..bed.rounds {

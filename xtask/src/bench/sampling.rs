@@ -1,4 +1,4 @@
-//! What sampling with stacks costs, in the kernel and in the collector.
+//! Cost of sampling with stacks, in the kernel and in the collector.
 
 use std::process::Command;
 
@@ -15,13 +15,13 @@ enum Side {
     Perf,
 }
 
-/// At lower rates the kernel's share drowns in the noise.
+/// Rate for the kernel's share, which drowns in the noise at lower rates.
 const KERNEL_HZ: u32 = 9999;
 
 /// First target of the project: the collector's CPU time over perf's.
 const COLLECTOR_SHARE: f64 = 0.2;
 
-/// Loss of a busy CPU per sample; then CPU time of the collectors at usual rates.
+/// Measures the loss of a busy CPU per sample, then the CPU time of the collectors at usual rates.
 pub(super) fn measure(bed: &Bed) -> anyhow::Result<Vec<Section>> {
     Ok(vec![in_kernel(bed)?, of_collector(bed, 99)?, of_collector(bed, 999)?])
 }
@@ -38,8 +38,8 @@ fn perf_record(bed: &Bed, hertz: u32, more: &[&str]) -> Command {
     perf
 }
 
-/// The same work takes longer by the interrupts in it. The collectors' own processes run in a few of the chunks only,
-/// and the slowest and fastest quarters do not count.
+/// Measures the cost in the kernel: the same work takes longer by the interrupts in it. The collectors' own
+/// processes run in a few of the chunks only, and the slowest and fastest quarters do not count.
 fn in_kernel(bed: &Bed) -> anyhow::Result<Section> {
     let values = bed.interleave(&[Side::Nobody, Side::Pmbpf, Side::Perf], |side| {
         let command = match side {
@@ -71,7 +71,8 @@ fn in_kernel(bed: &Bed) -> anyhow::Result<Section> {
     Ok(section)
 }
 
-/// CPU time of a whole run, in ms, from its start to the end of the printed report, while every CPU is busy.
+/// Returns the CPU time of a whole run, in ms, from its start to the end of the printed report, while every
+/// CPU is busy.
 fn collector_ms(bed: &Bed, side: Side, hertz: u32, seconds: &str) -> anyhow::Result<f64> {
     if matches!(side, Side::Pmbpf) {
         let duration = format!("{seconds}s");
@@ -83,7 +84,7 @@ fn collector_ms(bed: &Bed, side: Side, hertz: u32, seconds: &str) -> anyhow::Res
     Ok(recording + used(bed, &mut report)?.cpu_ms)
 }
 
-/// The whole run, short and long, and what a second more of it costs.
+/// Measures the whole run, short and long, and the cost of a second more.
 fn of_collector(bed: &Bed, hertz: u32) -> anyhow::Result<Section> {
     let mut busy = bed.workload("chunks");
     let _busy = Background::start(busy.arg("100000"))?;

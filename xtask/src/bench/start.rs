@@ -1,4 +1,4 @@
-//! How long it takes until counting begins, and what a short run costs.
+//! Time until counting begins, and the cost of a short run.
 
 use std::time::Instant;
 
@@ -15,7 +15,8 @@ enum Side {
     PerfRecord,
 }
 
-/// Time from the start of the process until everything counts, and both sides' wall and CPU time for `true`.
+/// Measures the time from the start of the process until everything counts, and each side's wall and CPU time
+/// for `true`.
 pub(super) fn measure(bed: &Bed) -> anyhow::Result<Vec<Section>> {
     let mut startup_ms = Vec::new();
     let mut cpu_ms = [Vec::new(), Vec::new(), Vec::new()];

@@ -1,4 +1,4 @@
-//! What counting costs at every context switch.
+//! Cost of counting at every context switch.
 
 use std::{collections::BTreeMap, process::Command};
 
@@ -20,7 +20,7 @@ const MANY: usize = 100;
 
 /// First target of the project: net cost of a switch, task-struct sources.
 const SWITCH_NS: f64 = 120.0;
-/// And of what charging waits to whoever had the CPU may add to it, wake-ups included.
+/// Limit of what charging waits to the owner that had the CPU may add to it, wake-ups included.
 const CULPRITS_NS: f64 = 25.0;
 
 #[derive(Clone, Copy)]
@@ -33,7 +33,7 @@ enum Side {
 }
 
 impl Side {
-    /// Those that are here.
+    /// Returns the sides that this machine has.
     fn here() -> Vec<Self> {
         let always = [Self::Nobody, Self::Pmbpf, Self::PerfAll, Self::PerfForEachCgroup];
         always.into_iter().chain(Peer::here().into_iter().map(Self::Other)).collect()
@@ -64,12 +64,13 @@ impl Side {
     }
 }
 
-/// ns per run, by the kernel's own statistics; then what a switch costs more.
+/// Measures ns per run, by the kernel's own statistics, then the added cost of a switch.
 pub(super) fn measure(bed: &Bed) -> anyhow::Result<Vec<Section>> {
     Ok(vec![programs(bed, FEW)?, programs(bed, MANY)?, parts(bed)?, compare(bed, FEW)?, compare(bed, MANY)?])
 }
 
-/// What the programs of a switch and its wake-up do more where waits are charged, and where time off the CPU counts.
+/// Measures the added cost of a switch and its wake-up where waits are charged, and where time off the CPU
+/// counts.
 fn parts(bed: &Bed) -> anyhow::Result<Section> {
     const WITHOUT: &str = "--no-culprits";
     let cgroups = Cgroups::new(FEW)?;
@@ -93,7 +94,7 @@ fn parts(bed: &Bed) -> anyhow::Result<Section> {
     Ok(section)
 }
 
-/// What the kernel's statistics say of one run of each program.
+/// Measures a run of each program, by the kernel's statistics.
 fn programs(bed: &Bed, count: usize) -> anyhow::Result<Section> {
     let cgroups = Cgroups::new(count)?;
     let mut values: BTreeMap<String, Vec<f64>> = BTreeMap::new();
@@ -126,7 +127,7 @@ fn programs(bed: &Bed, count: usize) -> anyhow::Result<Section> {
     Ok(section)
 }
 
-/// Added time per switch in a ring of `count` processes on one CPU, each in a cgroup of its own.
+/// Measures the added time per switch in a ring of `count` processes on one CPU, each in a separate cgroup.
 fn compare(bed: &Bed, count: usize) -> anyhow::Result<Section> {
     let cgroups = Cgroups::new(count)?;
     let sides = Side::here();
@@ -156,7 +157,7 @@ fn compare(bed: &Bed, count: usize) -> anyhow::Result<Section> {
     Ok(section)
 }
 
-/// The ring on the last CPU: the collectors' own processes start on others.
+/// Returns the command of the ring on the last CPU: the collectors' own processes start on others.
 fn ring(bed: &Bed, cgroups: &Cgroups) -> Command {
     let mut command = bed.workload("pingpong");
     command.args([SWITCHES.to_string(), (bed.cpus - 1).to_string()]).args(&cgroups.folders);

@@ -1,4 +1,4 @@
-//! What the live screen takes while it shows a thousand cgroups.
+//! Cost of the live screen while it shows a thousand cgroups.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -28,11 +28,12 @@ const SETTLE: Duration = Duration::from_secs(5);
 /// Time of one measurement, in intervals of a second.
 const MEASURED: Duration = Duration::from_secs(20);
 
-/// CPU time of the process, all of its threads together, as a share of a CPU. Every cgroup runs in every interval.
+/// Measures the CPU time of the process, all of its threads together, as a share of a CPU. Every cgroup runs
+/// in every interval.
 pub(super) fn measure(bed: &Bed) -> anyhow::Result<Vec<Section>> {
     let cgroups = Cgroups::new(COUNT)?;
     let mut ring = bed.workload("pingpong");
-    // It ends when it is killed.
+    // The ring ends when it is killed.
     ring.args(["2000000000".to_owned(), (bed.cpus - 1).to_string()]).args(&cgroups.folders);
     let _ring = Background::start(&mut ring)?;
     let (mut all, mut drawing, mut written) = (Vec::new(), Vec::new(), Vec::new());
@@ -59,7 +60,7 @@ pub(super) fn measure(bed: &Bed) -> anyhow::Result<Vec<Section>> {
     Ok(vec![section])
 }
 
-/// What a screen has used so far.
+/// Resources that a screen has used so far.
 struct Used {
     all_ns: u64,
     screen_ns: u64,
@@ -67,7 +68,7 @@ struct Used {
     written: u64,
 }
 
-/// `pmbpf top` in a terminal. Never left running.
+/// `pmbpf top` in a terminal, which is never left running.
 struct Screen {
     child: Child,
 }
@@ -87,7 +88,7 @@ impl Screen {
         command.stdin(user.try_clone()?).stdout(user.try_clone()?).stderr(user);
         let child = command.spawn().context("cannot start pmbpf in a terminal of its own (setsid)")?;
         let mut controller = File::from(controller);
-        // A terminal that nobody reads would stop who writes to it.
+        // A terminal that is not read would block the process that writes to it.
         thread::spawn(move || {
             let mut bytes = [0; 1 << 14];
             while matches!(controller.read(&mut bytes), Ok(1..)) {}

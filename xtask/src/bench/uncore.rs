@@ -1,8 +1,10 @@
-//! What `pmbpf io` costs in user space on a large machine: a guest whose PMUs are those of a two-socket Sapphire Rapids.
+//! Cost of `pmbpf io` in user space on a large machine: a guest with the PMUs of a two-socket Sapphire
+//! Rapids.
 //!
-//! The guest is emulated and its clock counts instructions, so a figure is the same however busy this machine is. What an
-//! instruction is worth here, the same work tells that runs in both: system calls, and what pmbpf computes. The simulated
-//! counters are memory, and real ones take up to a microsecond each to read or set: that is not in the figure.
+//! The guest is emulated and its clock counts instructions, so a figure is the same however busy this machine
+//! is. The cost of an instruction here is derived from the same work that runs in both: system calls, and
+//! what pmbpf computes. The simulated counters are memory. Real ones take up to a microsecond each to read or
+//! set, which is not in the figure.
 
 use std::{fmt::Write as _, process::Command, time::Duration};
 
@@ -19,19 +21,19 @@ use crate::vm::{kernel::Series, simulated::Simulated};
 const PMUS: &str = "core=0 dies=2 iio=12 irp=12 cha=48 imc=8 imc_free_running=0 upi=4";
 const PMUS_COUNT: usize = 2 * (12 + 12 + 48 + 8 + 4);
 const KERNEL: &str = "6.12-icount";
-/// The same work in the guest and here: system calls, and what pmbpf computes.
+/// Work that runs in the guest and here: system calls, and what pmbpf computes.
 const CALLS: &str = "calls";
 const REPORTS: &str = "reports";
 const PMBPF: &str = "target/release/pmbpf io --cpu-model sapphirerapids -I 1s --json -q";
-/// Runs of two lengths, in s: what they differ by has neither start nor end.
+/// Lengths of two runs, in s: their difference has neither start nor end.
 const LENGTHS: [u32; 2] = [5, 20];
-/// A round takes a minute.
+/// Maximum number of rounds. A round takes a minute.
 const ROUNDS_MAX: u32 = 5;
 const ROUND_MAX: Duration = Duration::from_secs(300);
-/// Share of a core that pmbpf may take, in %.
+/// Maximum share of a core that pmbpf may take, in %.
 const SHARE_MAX: f64 = 1.0;
 
-/// CPU time, or how much longer things take: in user space, and in system calls.
+/// CPU time, or the factor by which it is longer: in user space, and in system calls.
 #[derive(Clone, Copy)]
 struct Times {
     user: f64,
@@ -43,22 +45,22 @@ impl Times {
         self.user + self.system
     }
 
-    /// What a share of a core of the guest is of one here.
+    /// Returns a share of a core here from one of a core of the guest.
     fn over(self, factors: Self) -> f64 {
         self.user / factors.user + self.system / factors.system
     }
 }
 
-/// What one round says.
+/// Results of one round.
 struct Round {
     /// Shares of a core of the guest, in %.
     pmbpf: Times,
     perf: Times,
-    /// How much longer the same work takes there.
+    /// Factors by which the same work takes longer there.
     factors: Times,
 }
 
-/// CPU time of the reports alone, on this machine.
+/// Measures the CPU time of the reports alone, on this machine.
 pub(super) fn report(bed: &Bed) -> anyhow::Result<Section> {
     let (mut instances, mut shares) = (0.0, Vec::new());
     for _ in 0..bed.rounds {
@@ -77,7 +79,7 @@ pub(super) fn report(bed: &Bed) -> anyhow::Result<Section> {
     Ok(section)
 }
 
-/// Shares of a core, or a section that says why there are none.
+/// Measures shares of a core, or returns a section with the reason why there are none.
 pub(super) fn measure(bed: &Bed) -> anyhow::Result<Section> {
     let series: Series = KERNEL.parse().map_err(|error: String| anyhow!(error))?;
     let more = [(bed.file(CALLS), CALLS), (bed.uncore.clone(), REPORTS)];
@@ -140,7 +142,7 @@ fn section(rounds: &[Round], groups: &str) -> Section {
     section
 }
 
-/// For perf: of each kind of uncore PMU the first group that pmbpf counts there.
+/// Returns groups for perf: of each kind of uncore PMU the first group that pmbpf counts there.
 fn groups(guests: &Simulated) -> anyhow::Result<String> {
     let printed = guests.output(PMUS, &format!("{PMBPF} --dry-run"), ROUND_MAX)?;
     let plan = printed.lines().find_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -165,7 +167,7 @@ fn groups(guests: &Simulated) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// An event as perf takes it: the words that select it.
+/// Returns an event as perf takes it: the words that select it.
 fn selection(kind: &str, event: &Value) -> String {
     let words = event["words"].as_array().into_iter().flatten().filter_map(Value::as_u64);
     let words = words.enumerate().filter(|(index, word)| *index == 0 || *word != 0);
@@ -178,16 +180,16 @@ fn selection(kind: &str, event: &Value) -> String {
     format!("uncore_{kind}/{}/", words.join(","))
 }
 
-/// What a round runs: each side at both lengths, and the work that tells how slow a guest is. Prints user and system time of
-/// each.
+/// Returns the script of a round: each side at both lengths, and the work that shows how slow a guest is. It
+/// prints user and system time of each.
 fn script(groups: &str) -> String {
-    // What runs first reads its program from the disk, so everything runs once before it is measured.
+    // The first run reads its program from the disk, so everything runs once before it is measured.
     let mut script = format!(
         "TIMEFORMAT='%U %S'\n\
          {PMBPF} --duration 1s >/tmp/out 2>&1\nperf stat -a -I 1000 -x , -o /tmp/out -e '{groups}' sleep 1\n"
     );
     for seconds in LENGTHS {
-        // What they print would be in the way of the times.
+        // Their output would be in the way of the times.
         let _ = write!(
             script,
             "time {PMBPF} --duration {seconds}s >/tmp/out 2>&1\n\
@@ -198,7 +200,7 @@ fn script(groups: &str) -> String {
     script
 }
 
-/// Reads what the script printed, line by line; what the same work took `here`.
+/// Parses the output of the script, line by line. `here` has the times of the same work on this machine.
 fn round(printed: &str, here: Times) -> anyhow::Result<Round> {
     let wrong = || format!("a guest printed no times: {printed}");
     let mut lines = Vec::new();

@@ -1,5 +1,6 @@
-//! Container images of nothing but the binary, as OCI archives (image-spec 1.1): one for each processor, and one of both with an index.
-//! `podman load -i`, `docker load -i`, `ctr images import`, `skopeo copy --all oci-archive:`.
+//! Container images of nothing but the binary, as OCI archives (image-spec 1.1): one for each processor, and
+//! one of both with an index. They load with `podman load -i`, `docker load -i`, `ctr images import`, `skopeo
+//! copy --all oci-archive:`.
 
 use std::{
     fs,
@@ -21,13 +22,13 @@ struct Blob {
 /// Name of the image. Without a registry it would be one of Docker's, where anyone may publish another image under it.
 const REPOSITORY: &str = "localhost/pmbpf";
 
-/// The image for a processor: its manifest as others point to it, and the folder that has it.
+/// Image for a processor: its manifest in the form of a reference, and the folder that has it.
 pub(super) struct Image {
     manifest: Value,
     layout: PathBuf,
 }
 
-/// Writes the archive for a processor, which docker of any age takes as well.
+/// Writes the archive for a processor, which docker of any age loads as well.
 pub(super) fn write(release: &Release, binary: &Path, architecture: &str) -> anyhow::Result<Image> {
     let layout = release.folder.join(format!("image-{architecture}"));
     fs::create_dir_all(layout.join("blobs/sha256"))?;
@@ -90,7 +91,7 @@ pub(super) fn write_all(release: &Release, images: &[Image]) -> anyhow::Result<(
     Ok(())
 }
 
-/// Writes an archive of a layout whose entry is this image or index.
+/// Writes an archive of a layout with this image or index as its entry.
 fn archive(release: &Release, layout: &Path, mut entry: Value, name: &str) -> anyhow::Result<()> {
     let image = format!("{REPOSITORY}:{}", release.version);
     entry["annotations"] =
@@ -105,12 +106,12 @@ fn descriptor(blob: &Blob, kind: &str) -> Value {
     json!({"mediaType": kind, "digest": blob.digest, "size": blob.size})
 }
 
-/// Where a file lies in the layout.
+/// Returns the path of a file in the layout.
 fn place(blob: &Blob) -> String {
     format!("blobs/{}", blob.digest.replace(':', "/"))
 }
 
-/// The only layer, and the hash of what it is uncompressed.
+/// Returns the only layer, and the hash of its uncompressed contents.
 fn layer(release: &Release, binary: &Path, layout: &Path) -> anyhow::Result<(Blob, String)> {
     let work: PathBuf = layout.with_extension("layer");
     fs::create_dir_all(work.join("root/usr/bin"))?;

@@ -1,5 +1,5 @@
-//! Packages as lintian and rpmlint see them, where those are there. An error or a warning fails; what stays has its reason in
-//! `packaging/lintian-overrides` and `packaging/rpmlintrc`.
+//! Checks of packages by lintian and rpmlint, where those are installed. An error or a warning fails.
+//! Exceptions have their reasons in `packaging/lintian-overrides` and `packaging/rpmlintrc`.
 
 use std::{
     fs,
@@ -9,7 +9,7 @@ use std::{
 
 use crate::command::{exists, root, run as succeed, say};
 
-/// Holds the packages in a folder against the rules of their families.
+/// Checks the packages in a folder against the rules of their families.
 pub(super) fn lint(folder: &Path) -> anyhow::Result<()> {
     let mut paths: Vec<PathBuf> = fs::read_dir(folder)?.flatten().map(|entry| entry.path()).collect();
     paths.sort();

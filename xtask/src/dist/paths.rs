@@ -1,4 +1,5 @@
-//! What is given out holds no folder of who builds it: neither where the source lies, nor a home, nor where compilers and crates are.
+//! Check that published files contain no folder of their builder: neither that of the source, nor a home, nor
+//! those of compilers and crates.
 
 use std::{
     env,
@@ -9,7 +10,7 @@ use std::{
 
 use crate::{command::root, setup};
 
-/// Folders of who builds, with a slash behind, and the names in each.
+/// Folders of the builder, with a slash at the end, and the names in each.
 pub(super) struct Folders(Vec<(String, Vec<OsString>)>);
 
 impl Folders {
@@ -21,7 +22,7 @@ impl Folders {
         Ok(Self(of_one.map(|folder| (format!("{}/", folder.display()), names(&folder))).collect()))
     }
 
-    /// Fails if a file, or one below a folder, holds such a folder.
+    /// Fails if a file, or one below a folder, contains such a folder.
     pub(super) fn expect_none(&self, path: &Path) -> anyhow::Result<()> {
         if path.is_dir() {
             return fs::read_dir(path)?.try_for_each(|entry| self.expect_none(&entry?.path()));
@@ -36,13 +37,13 @@ impl Folders {
     }
 }
 
-/// Names in a folder.
+/// Returns the names in a folder.
 fn names(folder: &Path) -> Vec<OsString> {
     fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name()).collect()
 }
 
-/// The text from a folder's name on, if something in the folder is named there. Compilers put texts one behind the other: of `self/root` and
-/// `/sys/class` comes `/root/sys/class`.
+/// Returns the text from a folder's name on, if it names something in the folder. Compilers put texts one
+/// after the other: `self/root` and `/sys/class` give `/root/sys/class`.
 fn found(bytes: &[u8], folder: &str, names: &[OsString]) -> Option<String> {
     let is_path = |text: &[u8]| {
         let rest = text.strip_prefix(folder.as_bytes());

@@ -1,5 +1,5 @@
-//! The source with the BPF objects for both processors in it, of which `cargo install` makes pmbpf with any stable compiler that is new
-//! enough: neither the compiler's own source nor a linker for BPF is needed.
+//! Source with the BPF objects for both processors in it. `cargo install` makes pmbpf from it with any stable
+//! compiler that is new enough: neither the compiler's own source nor a linker for BPF is needed.
 
 use std::{
     fs,
@@ -18,7 +18,7 @@ use crate::{
 /// Folder of pmu-user in which build.rs looks for the objects, by processor.
 const OBJECTS: &str = "pmu-user/programs";
 
-/// Writes the archive, and installs from it, debug build, without what builds BPF objects.
+/// Writes the archive, and installs a debug build from it, without what builds BPF objects.
 pub(super) fn write(release: &Release, objects: &[(Architecture, PathBuf)]) -> anyhow::Result<()> {
     let name = format!("pmbpf-{}", release.version);
     let folder = release.folder.join("source");
@@ -42,13 +42,14 @@ pub(super) fn write(release: &Release, objects: &[(Architecture, PathBuf)]) -> a
     Ok(())
 }
 
-/// The objects in the folder that they were built in, beside which lie packed copies and where they were built.
+/// Returns the objects in the folder where they were built, without the packed copies and the record of the
+/// place next to them.
 pub(super) fn objects_in(built: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let paths = fs::read_dir(built)?.flatten().map(|entry| entry.path());
     Ok(paths.filter(|path| path.is_file() && path.extension().is_none()).collect())
 }
 
-/// Installs pmbpf from a tree as people do, where nothing builds BPF objects.
+/// Installs pmbpf from a tree as users do, where nothing builds BPF objects.
 fn installs(tree: &Path, into: &Path, version: &str) -> anyhow::Result<()> {
     let mut install = cargo();
     install
@@ -57,7 +58,7 @@ fn installs(tree: &Path, into: &Path, version: &str) -> anyhow::Result<()> {
         .arg("--root")
         .arg(into);
     install.arg("--target-dir").arg(root().join("target/dist-source"));
-    // The compiler of whoever installs, which knows of no unstable flag; and a linker that is not there.
+    // This is a user's compiler, without unstable flags, and a linker that does not exist.
     install.current_dir("/").env("PMBPF_BPF_LINKER", "/nonexistent").env_remove("RUSTC_BOOTSTRAP");
     succeed(&mut install).context("`cargo install` from the source archive")?;
     let told = output(Command::new(into.join("bin/pmbpf")).arg("--version"))?;

@@ -1,5 +1,6 @@
-//! Makes everything a second time: of a clone of the last commit in another folder, with another home, and, where this user is root, with
-//! the compiler in another place and as another user of another host. What comes of it is the same to the byte.
+//! Second build of everything: from a clone of the last commit in another folder, with another home. Where
+//! this user is root, the compiler is in another place, and the build runs as another user of another host.
+//! The results are the same to the byte.
 
 use std::{
     collections::BTreeMap,
@@ -17,10 +18,11 @@ use crate::{
     vm::kernel::Architecture,
 };
 
-/// A user who owns nothing of this host.
+/// User that owns nothing on this host.
 const ANOTHER: &str = "61234";
-/// As whom, where and with what `cargo xtask dist` runs: the arguments are the other home, the clone, where crates, rustup's files, the compiler
-/// and tools are here, and its own arguments. Mounts are those of a namespace, which ends with it. The compiler is mounted by itself: a
+/// Script that runs `cargo xtask dist` as another user, in another place, with other tools. Its arguments are
+/// the other home, the clone, the places of crates, rustup's files, the compiler and tools here, and its own
+/// arguments. Mounts are those of a namespace, which ends with it. The compiler is mounted separately: a
 /// toolchain may be a link to a folder that the other user may not enter.
 const SCRIPT: &str = r#"set -e
 home=$1 clone=$2 cargo=$3 rustup=$4 compiler=$5 cache=$6 user=$7; shift 7
@@ -37,7 +39,7 @@ export PATH="$home/.cargo/bin:$PATH"
 cd "$clone"
 exec setpriv --reuid="$user" --regid="$user" --clear-groups cargo xtask dist "$@""#;
 
-/// Makes all of it again, and compares it with what is in this folder.
+/// Makes all files again, and compares them with those in this folder.
 pub(super) fn compare(folder: &Path, architecture: Option<Architecture>) -> anyhow::Result<()> {
     let changed = output(Command::new("git").args(["status", "--porcelain"]).current_dir(root()))?;
     if !changed.trim().is_empty() {
@@ -51,7 +53,7 @@ pub(super) fn compare(folder: &Path, architecture: Option<Architecture>) -> anyh
     let made = again(&home, &clone, &arguments);
     let second = clone.join("target/dist");
     let differ = made.and_then(|()| differences(folder, &second));
-    // The reason of a difference is in the files alone.
+    // Only the files show the reason of a difference.
     if let Ok([_, ..]) = differ.as_deref() {
         let names = differ?.join(", ");
         bail!("these differ when they are made in another folder, {}: {names}", second.display());
@@ -81,7 +83,7 @@ fn again(home: &Path, clone: &Path, arguments: &[&str]) -> anyhow::Result<()> {
     succeed(&mut unshare)
 }
 
-/// Names of files that are in one of two folders alone, or differ.
+/// Returns the names of files that are in one of two folders alone, or differ.
 fn differences(one: &Path, other: &Path) -> anyhow::Result<Vec<String>> {
     let sums = |folder: &Path| -> anyhow::Result<BTreeMap<String, String>> {
         let files = fs::read_dir(folder)?.flatten().map(|entry| entry.path()).filter(|path| path.is_file());

@@ -12,11 +12,11 @@ use crate::command::text;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The body of what a server answers to a GET.
+/// Returns the body of a server's response to a GET.
 pub(crate) fn get(address: &str, path: &str) -> anyhow::Result<String> {
     let mut stream = TcpStream::connect(address).with_context(|| format!("cannot reach {address}"))?;
     stream.set_read_timeout(Some(PATIENCE))?;
-    // Of this version nothing comes in chunks.
+    // With this version nothing comes in chunks.
     write!(stream, "GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n")?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer)?;
@@ -29,7 +29,7 @@ pub(crate) fn get(address: &str, path: &str) -> anyhow::Result<String> {
     Ok(body.to_owned())
 }
 
-/// Text as a part of a URL.
+/// Encodes text as a part of a URL.
 pub(super) fn encoded(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
     text.bytes()

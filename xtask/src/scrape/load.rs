@@ -11,27 +11,27 @@ use std::{
 
 use anyhow::{Context as _, bail};
 
-/// How long one lives at least, and how much longer the longest does.
+/// Shortest lifetime of a cgroup, and how much longer the longest one is.
 const LIFE: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(36)];
 const PAUSE: Duration = Duration::from_millis(20);
-/// Waits until it is told to go on, then computes for some milliseconds a second.
+/// Program that waits for a line of input, then computes for some milliseconds a second.
 const PROGRAM: &str = "read go; while :; do i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done; sleep 1; done";
 
-/// A cgroup in which they are.
+/// Cgroup that contains those that come and go.
 pub(super) struct Load {
     folder: PathBuf,
     /// Path from the hierarchy's root.
     pub(super) path: String,
 }
 
-/// One of them.
+/// A cgroup that is alive.
 struct Living {
     folder: PathBuf,
     shell: Child,
     until: Instant,
 }
 
-/// Where the v2 hierarchy of cgroups is mounted.
+/// Returns the mount point of the v2 hierarchy of cgroups.
 pub(crate) fn hierarchy() -> anyhow::Result<PathBuf> {
     let mut mounts = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"].into_iter().map(PathBuf::from);
     let is_v2 = |mount: &PathBuf| mount.join("cgroup.controllers").is_file();
@@ -47,14 +47,14 @@ impl Load {
         Ok(Self { folder, path })
     }
 
-    /// CPU time of all, as the kernel accounts it.
+    /// Returns the CPU time of all, as the kernel accounts it.
     pub(super) fn usage_ns(&self) -> anyhow::Result<u64> {
         let stat = fs::read_to_string(self.folder.join("cpu.stat"))?;
         let usage = stat.lines().find_map(|line| line.strip_prefix("usage_usec "));
         Ok(usage.context("cpu.stat has no usage")?.parse::<u64>()? * 1000)
     }
 
-    /// Has so many live at a time, for so long; how many there were.
+    /// Keeps this many cgroups alive for this long, and returns how many there were.
     pub(super) fn churn(&self, length: Duration, alive: usize) -> anyhow::Result<u64> {
         let (begun, mut living, mut made) = (Instant::now(), Vec::<Living>::new(), 0);
         while begun.elapsed() < length {
@@ -62,7 +62,7 @@ impl Load {
             let (over, on): (Vec<_>, Vec<_>) = living.into_iter().partition(|one| one.until <= now);
             living = on;
             over.into_iter().try_for_each(Living::end)?;
-            // Not all of them at once.
+            // Not all of them start at once.
             for _ in living.len()..alive.min(living.len() + 3) {
                 made += 1;
                 living.push(self.begin(made)?);
@@ -82,7 +82,8 @@ impl Load {
         shell.args(["-c", PROGRAM]).stdin(Stdio::piped()).stdout(Stdio::null());
         let mut shell = shell.spawn()?;
         fs::write(folder.join("cgroup.procs"), shell.id().to_string())?;
-        // It is in before it does anything: the kernel accounts a slice to where its end is.
+        // The shell is in its cgroup before it does anything: the kernel accounts a slice to the cgroup where
+        // it ends.
         shell.stdin.take().context("no standard input")?.write_all(b"\n")?;
         let spread = LIFE[1].as_millis() as u64;
         let longer = Duration::from_millis(number.wrapping_mul(0x9e37_79b9_7f4a_7c15) % spread);

@@ -1,5 +1,6 @@
-//! `pmbpf serve` as servers of metrics see it: Debian's Prometheus and VictoriaMetrics scrape it, and it pushes to the latter, while cgroups
-//! come and go. What grew, over all series, is what the kernel accounts; quantiles are those of `pmbpf run`.
+//! Scrapes of `pmbpf serve` by servers of metrics: Debian's Prometheus and VictoriaMetrics scrape it, and it
+//! pushes to the latter, while cgroups come and go. The growth over all series is what the kernel accounts.
+//! Quantiles are those of `pmbpf run`.
 
 mod http;
 mod load;
@@ -27,15 +28,15 @@ use crate::{
     vm::{self, kernel::Architecture},
 };
 
-/// For how long cgroups come and go, unless told otherwise.
+/// Default time for which cgroups come and go.
 pub(crate) const LENGTH: Duration = Duration::from_secs(600);
-/// The same beside everything else that runs at night.
+/// Time for which they do in a nightly run, which has other tests as well.
 pub(crate) const LENGTH_AT_NIGHT: Duration = Duration::from_secs(120);
-/// Names that option, in seconds.
+/// Variable that sets this time, in seconds.
 const LENGTH_VARIABLE: &str = "PMBPF_SCRAPE";
-/// How many are there at a time.
+/// Number of cgroups at a time.
 const ALIVE: usize = 200;
-/// After the last has gone, until everything has been scraped.
+/// Time after the last cgroup has gone, until everything has been scraped.
 const SETTLING: Duration = Duration::from_secs(8);
 const SERIES_MAX: f64 = 10_000.0;
 const TARGETS_MAX: f64 = 200.0;
@@ -43,7 +44,8 @@ const TARGETS_MAX: f64 = 200.0;
 const CPU: &str = "pmbpf_cpu_time_seconds_total";
 const WAITS: &str = "pmbpf_runqueue_latency_seconds";
 
-/// Runs it for so long, unless [`LENGTH_VARIABLE`] says otherwise; an error that names what is not as it should be.
+/// Runs the scrapes for `length`, unless [`LENGTH_VARIABLE`] sets another time. Returns an error that names
+/// what is wrong.
 pub(crate) fn run(length: Duration) -> anyhow::Result<()> {
     if !is_root() {
         say("scrape: SKIPPED, it needs root");
@@ -68,7 +70,7 @@ pub(crate) fn run(length: Duration) -> anyhow::Result<()> {
 
 fn of(pmbpf: &Path, programs: &Path, folder: &Path, length: Duration) -> anyhow::Result<()> {
     let load = Load::new()?;
-    // One for each way out, as a series begins for whoever sees it first.
+    // One for each way out, since a series begins for the reader that sees it first.
     let [scraped_by_prometheus, scraped_by_victoria] =
         [Collector::start(pmbpf, &load.path, None)?, Collector::start(pmbpf, &load.path, None)?];
     let prometheus = Server::prometheus(programs, folder, &scraped_by_prometheus)?;
@@ -125,7 +127,7 @@ impl Measured {
         Ok(Self { child, report })
     }
 
-    /// Rows of its report.
+    /// Ends the run and returns the rows of its report.
     fn end(&mut self) -> anyhow::Result<Vec<Value>> {
         output(Command::new("kill").args(["-INT", &self.child.id().to_string()]))?;
         self.child.wait()?;
@@ -141,7 +143,8 @@ impl Drop for Measured {
     }
 }
 
-/// Quantiles of native histograms, and those of the run: in the same bucket, or the one beside it.
+/// Compares quantiles of native histograms with those of the run: they must be in the same bucket, or the one
+/// next to it.
 fn quantiles(prometheus: &Server, report: &[Value], range: u64) -> anyhow::Result<Vec<String>> {
     let row =
         report.iter().find(|row| row["metric"] == "runqueue_latency" && row["owner"]["kind"] == "target");
@@ -163,7 +166,7 @@ fn quantiles(prometheus: &Server, report: &[Value], range: u64) -> anyhow::Resul
     Ok(wrong)
 }
 
-/// No more series, as text, and targets than promised.
+/// Checks that there are no more series, as text, and targets than promised.
 fn bounds(victoria: &Server, range: u64) -> anyhow::Result<Vec<String>> {
     let mut wrong = Vec::new();
     let most = |what: &str| format!("max(max_over_time({what}[{range}s]))");
@@ -179,7 +182,7 @@ fn bounds(victoria: &Server, range: u64) -> anyhow::Result<Vec<String>> {
     Ok(wrong)
 }
 
-/// What Prometheus' own tool says of names and texts, and of our rules.
+/// Returns what Prometheus' own tool reports about names and texts, and about our rules.
 fn lint(programs: &Path, collector: &Collector) -> anyhow::Result<Vec<String>> {
     let file = root().join("target/scrape/metrics.txt");
     fs::write(&file, get(&collector.address, "/metrics")?)?;
@@ -188,7 +191,7 @@ fn lint(programs: &Path, collector: &Collector) -> anyhow::Result<Vec<String>> {
     let rules = root().join("packaging/prometheus/rules.yml");
     let rules = promtool().args(["check", "rules"]).arg(rules).output()?;
     let mut wrong = Vec::new();
-    // Of metrics it says what is not as it should be, and of rules that they are.
+    // For metrics it prints what is wrong, and for rules that they are right.
     if !metrics.status.success() || !metrics.stderr.is_empty() {
         wrong.push(format!("promtool: {}", text(&[metrics.stdout, metrics.stderr].concat())));
     }

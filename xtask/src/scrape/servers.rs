@@ -1,4 +1,5 @@
-//! Who serves counters, and who scrapes them: processes on this host that end with their owners.
+//! Collectors that serve counters, and servers that scrape them: processes on this host that end with their
+//! owners.
 
 use std::{
     fs,
@@ -17,7 +18,7 @@ use super::http::{encoded, get};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// `pmbpf serve`.
+/// A running `pmbpf serve`.
 pub(super) struct Collector {
     child: Child,
     pub(super) address: String,
@@ -25,7 +26,7 @@ pub(super) struct Collector {
 }
 
 impl Collector {
-    /// Of a cgroup and those below; pushes to a URL, if there is one.
+    /// Starts it for a cgroup and those below. It pushes to a URL, if there is one.
     pub(super) fn start(pmbpf: &Path, cgroup: &str, pushes_to: Option<&str>) -> anyhow::Result<Self> {
         let mut command = Command::new(pmbpf);
         command.args(["serve", "--listen", "127.0.0.1:0", "-I", "1s", "--linger", "30s", "--cgroup", cgroup]);
@@ -46,12 +47,12 @@ impl Collector {
             }
             all.push_str(&line);
         };
-        // What it says later is for people.
+        // Its later messages are for users.
         thread::spawn(move || said.lines().map_while(Result::ok).for_each(|line| crate::command::say(&line)));
         Ok(Self { child, address, name })
     }
 
-    /// What it took, in words.
+    /// Returns its cost, in words.
     pub(super) fn cost(&self, of: Duration) -> anyhow::Result<String> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let resident =
@@ -78,7 +79,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Prometheus, which asks for native histograms.
+    /// Starts Prometheus, which requests native histograms.
     pub(super) fn prometheus(programs: &Path, folder: &Path, of: &Collector) -> anyhow::Result<Self> {
         let config = folder.join("prometheus.yml");
         fs::write(&config, scrapes(&of.address))?;
@@ -91,7 +92,7 @@ impl Server {
         Self::start(command, address)
     }
 
-    /// VictoriaMetrics, which takes what is pushed, too.
+    /// Starts VictoriaMetrics, which accepts pushed metrics, too.
     pub(super) fn victoria(programs: &Path, folder: &Path, of: &Collector) -> anyhow::Result<Self> {
         let config = folder.join("victoria.yml");
         fs::write(&config, scrapes(&of.address))?;
@@ -115,7 +116,7 @@ impl Server {
         Ok(Self { child, address })
     }
 
-    /// Where it takes what is pushed.
+    /// Returns the URL at which it accepts pushed metrics.
     pub(super) fn takes_otlp(&self) -> String {
         format!("http://{}/opentelemetry/v1/metrics", self.address)
     }
@@ -130,7 +131,7 @@ impl Server {
     pub(super) fn waits_for(&self, query: &str) -> anyhow::Result<()> {
         let begun = Instant::now();
         loop {
-            // It may not listen yet.
+            // The server may not listen yet.
             match self.query(query) {
                 Ok(found) if !found.is_empty() => return Ok(()),
                 Err(error) if begun.elapsed() > PATIENCE => return Err(error),
@@ -140,15 +141,15 @@ impl Server {
         }
     }
 
-    /// The only number of a query.
+    /// Returns the only number of a query.
     pub(super) fn number(&self, query: &str) -> anyhow::Result<f64> {
         let found = self.query(query)?;
         let [one] = found.as_slice() else { bail!("{query} has {} results", found.len()) };
         Ok(one["value"][1].as_str().with_context(|| format!("{query}: {one}"))?.parse()?)
     }
 
-    /// By how much the series of a selector grew in the last seconds, all together, from scrape to scrape: `increase()` would guess what was
-    /// before the first and after the last.
+    /// Returns the growth of a selector's series in the last seconds, all together, from scrape to scrape:
+    /// `increase()` would guess what was before the first and after the last.
     pub(super) fn grown(&self, selector: &str, range: u64) -> anyhow::Result<f64> {
         let mut grown = 0.0;
         for series in self.query(&format!("{selector}[{range}s]"))? {
@@ -178,7 +179,7 @@ fn scrapes(address: &str) -> String {
     )
 }
 
-/// An address at which nobody listens.
+/// Returns an address on which no process listens.
 fn free_address() -> anyhow::Result<String> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string())
 }

@@ -1,5 +1,5 @@
-//! `pmbpf serve` beside as many cgroups as have series, and others that come and go: memory and descriptors stay what they were, what it
-//! takes of a CPU is little, and what is lost is counted.
+//! `pmbpf serve` next to as many cgroups as have series, and others that come and go. Memory and descriptors
+//! stay what they were, its share of a CPU is small, and what is lost is counted.
 
 use std::{
     fs,
@@ -17,36 +17,37 @@ use crate::{
     scrape::{get, hierarchy},
 };
 
-/// How long it takes, unless told otherwise.
+/// Default length of the run.
 const LENGTH: Duration = Duration::from_secs(1800);
-/// Names that option for those who have less time, in seconds.
+/// Variable that sets a shorter one, in seconds.
 const LENGTH_VARIABLE: &str = "PMBPF_CHURN";
-/// Where it is served.
+/// Address on which it serves.
 const ADDRESS: &str = "127.0.0.1:19477";
-/// What its cgroup's name begins with, before its process id.
+/// Prefix of its cgroup's name, before its process id.
 const FOLDER: &str = "pmbpf-churn-";
-/// Cgroups that stay, whose programs run once a second.
+/// Cgroups that stay, with programs that run once a second.
 const STAYING: usize = 200;
 /// Cgroups a second that come, run a program, and go.
 const COMING: u32 = 50;
 const SCRAPE_EVERY: Duration = Duration::from_secs(15);
-/// How often what is held is printed.
+/// Number of times that what is held is printed.
 const TOLD: u32 = 10;
-/// Cgroups that have come when everything that remembers them (rows, names, series) has forgotten some for the first time; until then
-/// memory grows with them. A run that is too short for so many is looked at in its second half.
+/// Cgroups that have come when everything that keeps them (rows, names, series) has dropped some for the
+/// first time. Until then memory grows with them. A run that is too short for this many is checked in its
+/// second half.
 const WARM: u32 = 16_384;
-/// How far resident memory may be from the middle of what it was after that.
+/// Allowed distance of resident memory from the middle of what it was after that.
 const MEMORY_KB: u64 = 2 * 1024;
-/// Of one CPU.
+/// Maximum share of one CPU.
 const SHARE_MAX: f64 = 0.005;
 
-/// Cgroups with programs, ended and removed with their owner.
+/// Cgroups with programs, which are ended and removed with their owner.
 struct Beside {
     folder: PathBuf,
     programs: Vec<Child>,
 }
 
-/// Runs it; an error if something grows, or costs more than it may.
+/// Runs it. Returns an error if something grows, or costs more than it may.
 pub(crate) fn run() -> anyhow::Result<()> {
     if !is_root() {
         say("churn: SKIPPED, it needs root");
@@ -109,7 +110,7 @@ fn watch(serve: &mut Child, beside: &Beside, length: Duration) -> anyhow::Result
     judge(&held, share)
 }
 
-/// Prints what came of it, and what was lost.
+/// Prints the results, and what was lost.
 fn tell(metrics: &str, come: u32, share: f64) {
     let of =
         |family: &str| -> Vec<&str> { metrics.lines().filter(|line| line.starts_with(family)).collect() };
@@ -140,11 +141,11 @@ fn judge(held: &[Held], share: f64) -> anyhow::Result<()> {
     if wrong.is_empty() { Ok(()) } else { bail!("churn: {}", wrong.join("; ")) }
 }
 
-/// CPU time of all threads of a process, in ns.
+/// Returns the CPU time of all threads of a process, in ns.
 fn used_ns(pid: u32) -> anyhow::Result<u64> {
     let mut used = 0;
     for task in fs::read_dir(format!("/proc/{pid}/task"))? {
-        // A thread may be over by now.
+        // A thread may have ended by now.
         let text = fs::read_to_string(task?.path().join("schedstat")).unwrap_or_default();
         used += text.split(' ').next().and_then(|ns| ns.parse::<u64>().ok()).unwrap_or(0);
     }
@@ -173,7 +174,7 @@ impl Beside {
     }
 }
 
-/// Removes what runs left that were killed. Their programs ended with them.
+/// Removes what killed runs left. Their programs ended with them.
 fn remove_leftovers(hierarchy: &Path) {
     for folder in fs::read_dir(hierarchy).into_iter().flatten().flatten() {
         let name = folder.file_name();
@@ -192,7 +193,7 @@ fn remove(folder: &Path) {
     let _ = fs::remove_dir(folder);
 }
 
-/// Starts a shell in a new cgroup; it ends with who started it.
+/// Starts a shell in a new cgroup. It ends with the process that started it.
 fn begin(group: &Path, program: &str) -> anyhow::Result<Child> {
     fs::create_dir(group)?;
     let program = format!("echo $$ > '{}' && {program}", group.join("cgroup.procs").display());
@@ -206,7 +207,7 @@ impl Drop for Beside {
             let _ = program.kill();
             let _ = program.wait();
         }
-        // What they ran last ends within a second.
+        // The last command of each ends within a second.
         thread::sleep(Duration::from_millis(1500));
         remove(&self.folder);
     }

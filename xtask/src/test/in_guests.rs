@@ -19,13 +19,13 @@ const PROGRAMS: [&str; 2] = ["live", "guest"];
 /// Tests in guests with some kernels.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Selection {
-    /// Between commas.
+    /// Kernels, with commas between.
     pub(crate) kernels: String,
-    /// What names contain, between commas.
+    /// Parts of names, with commas between.
     pub(crate) tests: String,
 }
 
-/// The lines of a subset.
+/// Returns the lines of a subset.
 pub(crate) fn subset(name: &str) -> anyhow::Result<Vec<Selection>> {
     let lines = SUBSETS.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
     let lines: Vec<[&str; 3]> = lines
@@ -45,7 +45,7 @@ pub(crate) fn subset(name: &str) -> anyhow::Result<Vec<Selection>> {
     Ok(found)
 }
 
-/// Runs the tests in guests that are wanted.
+/// Runs the requested tests in guests.
 pub(super) fn run(args: &Args, tally: &mut Tally) -> anyhow::Result<()> {
     let mut beds = match Beds::get() {
         Ok(beds) => beds,
@@ -99,7 +99,7 @@ fn wants(args: &Args, test: &str) -> bool {
     named && args.filter.as_ref().is_none_or(|part| test.contains(part))
 }
 
-/// The programs, built.
+/// Builds the programs and returns their paths.
 fn test_programs(architecture: Architecture) -> anyhow::Result<Vec<(&'static str, PathBuf)>> {
     let mut cargo = build::cargo_for(architecture)?;
     cargo.args(["test", "--locked", "--no-run", "--package", "pmu-user", "--message-format=json"]);

@@ -1,4 +1,4 @@
-//! The rings of tests, from those that need nothing to those that need a PMU. A ring that cannot run says so aloud;
+//! Rings of tests, from those that need nothing to those that need a PMU. A ring that cannot run is reported.
 //! `PMBPF_REQUIRE=live,hardware` makes that a failure.
 
 pub(crate) mod in_guests;
@@ -25,38 +25,40 @@ use crate::{
     vm::kernel::{Architecture, Series},
 };
 
-/// Which rings, and which tests of them.
+/// Choice of rings, and of their tests.
 #[derive(Default, clap::Args)]
 pub(crate) struct Args {
-    /// Only these rings: pure, contract, browser, live, guest, hardware
+    /// Run only these rings: pure, contract, browser, live, guest, hardware
     #[arg(long, value_delimiter = ',')]
     ring: Vec<String>,
     /// Kernels of guests (5.10,6.1,6.12,7.2,6.12-arm64,7.2-systemd); without --ring, only the tests in guests run
     #[arg(long, value_delimiter = ',', value_name = "KERNEL")]
     kernels: Vec<Series>,
-    /// In guests, only tests whose name contains one of these
+    /// In guests, run only tests with one of these in their names
     #[arg(long, value_delimiter = ',', value_name = "NAME", requires = "kernels")]
     in_guests: Vec<String>,
-    /// In guests, the kernels and tests that tests/guest/subsets names so: ci, nightly; without --ring, only these run
+    /// In guests, run the kernels and tests of this subset in tests/guest/subsets: ci, nightly; without
+    /// --ring, only these run
     #[arg(long, value_name = "SUBSET", conflicts_with = "kernels")]
     guests: Option<String>,
-    /// Also tests below modules called `nightly`, which otherwise run in `cargo xtask nightly`
+    /// Also run tests below modules called `nightly`, which otherwise run in `cargo xtask nightly`
     #[arg(long)]
     nightly: bool,
-    /// Only tests whose name contains this
+    /// Run only tests with this in their names
     filter: Option<String>,
-    /// How often ordinary programs are looked at (tests/live/findings.rs), if not once
+    /// Number of times that ordinary programs are examined (tests/live/findings.rs), if not once
     #[arg(skip)]
     rounds: Option<u32>,
 }
 
 impl Args {
-    /// Every ring with the tests of the night, in which ordinary programs are looked at so often.
+    /// Returns every ring with the nightly tests, in which ordinary programs are examined this often.
     pub(crate) fn at_night(rounds: u32) -> Self {
         Self { rounds: Some(rounds), nightly: true, ..Self::default() }
     }
 
-    /// Tests in guests with these kernels, whose names contain one of these, both with commas between.
+    /// Returns the tests in guests with these kernels that have one of these in their names, both with commas
+    /// between.
     pub(crate) fn in_guests(kernels: &str, tests: &str) -> anyhow::Result<Self> {
         let series = kernels.split(',').map(|one| one.parse::<Series>().map_err(anyhow::Error::msg));
         Ok(Self {
@@ -66,7 +68,7 @@ impl Args {
         })
     }
 
-    /// Of those rings, the ones that open something in the kernel: what load changes.
+    /// Keeps the rings that open something in the kernel, which is what load changes.
     pub(crate) fn of_kernel(self) -> Self {
         let ring = RINGS.iter().filter(|ring| ring.privileged && ring.name != GUEST);
         Self { ring: ring.map(|ring| ring.name.to_owned()).collect(), ..self }
@@ -84,14 +86,14 @@ impl Args {
     }
 }
 
-/// Is it a test of the night: one below a module called `nightly`?
+/// Returns whether it is a nightly test: one below a module called `nightly`.
 fn is_nightly(test: &str) -> bool {
     test.contains(NIGHTLY)
 }
 
 const NIGHTLY: &str = "nightly::";
 
-/// Must this ring run?
+/// Returns whether this ring must run.
 fn required(ring: &str) -> bool {
     env::var("PMBPF_REQUIRE").is_ok_and(|names| names.split(',').any(|name| name == ring))
 }
@@ -135,7 +137,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     tally.close()
 }
 
-/// Runs one `cargo test`, passes its output on and adds up its summaries. `binary`: the release binary that was built.
+/// Runs one `cargo test`, passes its output on and adds up its summaries. `binary` is the release binary that
+/// was built.
 fn ring_run(
     (tools, binary): (&Tools, &Path),
     ring: &Kind,
@@ -159,7 +162,7 @@ fn ring_run(
     let from = tally.failures();
     let (status, summaries) = passed_on(&mut cargo, tally)?;
     if !status.success() && (summaries == 0 || tally.failures() == from) {
-        // It did not build, or a test took the whole process down.
+        // The ring did not build, or a test ended the whole process.
         tally.fail(format!("ring {}: {status} without a summary", ring.name), "");
     } else if ring.privileged {
         tally.again(from, |name| {
@@ -172,7 +175,7 @@ fn ring_run(
     Ok(())
 }
 
-/// `cargo test` for the programs of a run, and where they find the binary.
+/// Returns `cargo test` for the programs of a run, with the path of the binary.
 fn programs_of(
     tools: &Tools,
     binary: &Path,
@@ -186,7 +189,7 @@ fn programs_of(
     }
     cargo.envs(args.rounds.map(|rounds| ("PMBPF_ROUNDS", rounds.to_string())));
     if ring.privileged {
-        // They measure; two at a time would measure each other.
+        // They measure, and two at a time would measure each other.
         cargo.arg("--test-threads=1");
         if !is_root() {
             cargo.env(
@@ -198,7 +201,8 @@ fn programs_of(
     Ok(cargo)
 }
 
-/// Runs it, passes its output on and adds up its summaries; how it ended, and how many those were.
+/// Runs it, passes its output on and adds up its summaries. Returns its exit status, and the number of
+/// summaries.
 fn passed_on(cargo: &mut Command, tally: &mut Tally) -> anyhow::Result<(ExitStatus, u32)> {
     let mut child = cargo.stdout(Stdio::piped()).spawn().context("cannot run cargo test")?;
     let stdout = child.stdout.take().context("cargo test has no output")?;
@@ -218,7 +222,8 @@ fn cargo_test(tools: &Tools, run: &[String]) -> Command {
     cargo
 }
 
-/// Builds the programs of a run, and lists those of their tests that are wanted but for being of the night; `None` if they do not build.
+/// Builds the programs of a run, and lists those of the requested tests that are nightly; `None` if they do
+/// not build.
 fn names(
     tools: &Tools,
     run: &[String],
@@ -236,7 +241,7 @@ fn names(
     Ok(listed.status.success().then_some(nightly))
 }
 
-/// Cargo's variable for the program that runs test binaries.
+/// Returns cargo's variable for the program that runs test binaries.
 fn runner_variable() -> anyhow::Result<String> {
     let version = output(Command::new("rustc").arg("-vV"))?;
     let host =

@@ -1,4 +1,5 @@
-//! The rings, and the test programs of each: derived from the targets that cargo lists, so that none is forgotten.
+//! Rings of tests, and the test programs of each: derived from the targets that cargo lists, so that none is
+//! forgotten.
 
 use std::{env, path::Path};
 
@@ -6,19 +7,19 @@ use anyhow::{Context as _, bail};
 
 use crate::command::{cargo, exists, is_root, output};
 
-/// A ring: its programs, and why it cannot run here.
+/// A ring: its programs, and the reason if it cannot run here.
 pub(super) struct Kind {
     pub(super) name: &'static str,
-    /// Programs of tests; none: every one that is in no other ring and that `cargo test` runs by itself.
+    /// Programs of tests. If empty: every one that is in no other ring and that `cargo test` runs by default.
     programs: &'static [&'static str],
-    /// Does it open something in the kernel?
+    /// Whether it opens something in the kernel.
     pub(super) privileged: bool,
     pub(super) unfit: fn() -> Option<String>,
 }
 
-/// The ring whose tests count on this machine.
+/// Ring with tests that count on this machine.
 pub(super) const LIVE: &str = "live";
-/// The ring whose tests run under other kernels.
+/// Ring with tests that run under other kernels.
 pub(super) const GUEST: &str = "guest";
 
 pub(super) const RINGS: [Kind; 6] = [
@@ -37,7 +38,7 @@ pub(super) const RINGS: [Kind; 6] = [
     Kind { name: "hardware", programs: &["hardware"], privileged: true, unfit: unfit_for_hardware },
 ];
 
-/// Names of the rings, for people.
+/// Returns the names of the rings, for messages.
 pub(super) fn names() -> String {
     RINGS.map(|ring| ring.name).join(", ")
 }
@@ -77,11 +78,11 @@ pub(super) struct TestProgram {
     package: String,
     name: String,
     kind: Unit,
-    /// Does `cargo test` run it without being asked?
+    /// Whether `cargo test` runs it by default.
     by_default: bool,
 }
 
-/// What its tests stand in.
+/// Kind of the target that contains its tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
     Library,
@@ -90,7 +91,7 @@ enum Unit {
 }
 
 impl TestProgram {
-    /// Every one of the workspace.
+    /// Returns every test program of the workspace.
     pub(super) fn all() -> anyhow::Result<Vec<Self>> {
         let metadata = output(cargo().args(["metadata", "--locked", "--no-deps", "--format-version", "1"]))?;
         Self::of(&serde_json::from_str(&metadata).context("cargo's metadata is no JSON")?)
@@ -109,7 +110,7 @@ impl TestProgram {
                 _ => return None,
             };
             let by_default = target["test"].as_bool()?;
-            // A library or binary without tests is no program of tests; one of tests always is.
+            // A library or binary without tests is not a program of tests; a target of tests always is.
             (by_default || kind == Unit::Tests).then_some(())?;
             let text = |value: &serde_json::Value| value.as_str().map(str::to_owned);
             Some(Self { package: text(&package["name"])?, name: text(&target["name"])?, kind, by_default })
@@ -123,7 +124,7 @@ impl TestProgram {
         named.map(|ring| ring.name).or(self.by_default.then_some(RINGS[0].name))
     }
 
-    /// Arguments of cargo that name it.
+    /// Returns the arguments of cargo that name it.
     fn arguments(&self) -> Vec<String> {
         match self.kind {
             Unit::Library => vec!["--lib".to_owned()],
@@ -133,7 +134,7 @@ impl TestProgram {
     }
 }
 
-/// Arguments of `cargo test` for the programs of a ring: one run for each package.
+/// Returns the arguments of `cargo test` for the programs of a ring: one run for each package.
 pub(super) fn runs(ring: &str, programs: &[TestProgram]) -> Vec<Vec<String>> {
     let mut runs: Vec<(&str, Vec<String>)> = Vec::new();
     for program in programs.iter().filter(|program| program.ring() == Some(ring)) {
@@ -147,13 +148,13 @@ pub(super) fn runs(ring: &str, programs: &[TestProgram]) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// Arguments of cargo that name the programs which it does not build unless they are named.
+/// Returns the arguments of cargo that name the programs that it builds only if they are named.
 pub(crate) fn not_by_default() -> anyhow::Result<Vec<String>> {
     let programs = TestProgram::all()?;
     Ok(programs.iter().filter(|program| !program.by_default).flat_map(TestProgram::arguments).collect())
 }
 
-/// Is every program of tests in a ring, and every one that a ring names there?
+/// Checks that every program of tests is in a ring, and that every one that a ring names exists.
 pub(crate) fn check() -> anyhow::Result<()> {
     let programs = TestProgram::all()?;
     let without: Vec<&str> =

@@ -1,4 +1,4 @@
-//! What rings of tests came to: counts, and names of what failed with why.
+//! Results of rings of tests: counts, and the names of failures with the reason.
 
 use std::{
     collections::BTreeMap,
@@ -6,13 +6,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Bytes that the release binary has at most. It has 21.1 MB since `serve` has accounts of cgroups and a configuration, and `stat` the options of perf.
+/// Maximum size of the release binary in bytes. It has 21.1 MB since `serve` has accounts of cgroups and a
+/// configuration, and `stat` the options of perf.
 const BINARY_BYTES_MAX: u64 = 22_000_000;
-/// Lines of a panic that the summary repeats, and characters of each: whoever has only the end of a log has the reason.
+/// Lines of a panic that the summary repeats, and characters of each: the end of a log alone then has the
+/// reason.
 const PANIC_LINES: usize = 6;
 const PANIC_COLUMNS: usize = 400;
 
-/// Tests of one run that are attempted a second time, at most.
+/// Maximum number of tests of one run that are attempted a second time.
 const SECOND_ATTEMPTS_MAX: usize = 8;
 
 /// Tests that passed and failed.
@@ -26,16 +28,16 @@ pub(super) struct Tally {
     pub(super) matched: usize,
     /// Tests that run in `cargo xtask nightly` alone.
     pub(super) left_to_the_night: usize,
-    /// What failed, a test or what else a ring asks for, and why.
+    /// Failures, of tests or of other requirements of a ring, with the reason.
     failures: Vec<(String, Vec<String>)>,
-    /// Tests that passed at a second attempt, and why the first one failed.
+    /// Tests that passed at a second attempt, with the reason why the first one failed.
     second_attempts: Vec<(String, Vec<String>)>,
-    /// How long each part took, with what was built for it.
+    /// Time that each part took, including what was built for it.
     took: Vec<(&'static str, Duration)>,
 }
 
 impl Tally {
-    /// Does a part and takes its time.
+    /// Runs a part and measures its time.
     pub(super) fn timed<T>(
         &mut self,
         part: &'static str,
@@ -53,13 +55,14 @@ impl Tally {
         self.failures.push((name, panic_of(printed)));
     }
 
-    /// How many failed so far.
+    /// Returns the number of failures so far.
     pub(super) fn failures(&self) -> usize {
         self.failures.len()
     }
 
-    /// Runs tests that failed, from this failure on, once more: each by itself, with `attempt`, which returns whether it passed. What
-    /// a hypervisor does to a test that measures time seldom happens twice, and a defect does. More than a few are no chance.
+    /// Runs tests that failed, from this failure on, once more: each separately, with `attempt`, which
+    /// returns whether it passed. A hypervisor seldom disturbs a test that measures time twice, and a defect
+    /// fails twice. More than a few are not a coincidence.
     pub(super) fn again(
         &mut self,
         from: usize,
@@ -82,7 +85,7 @@ impl Tally {
         Ok(())
     }
 
-    /// Counts whether the release binary is as small as it is to be.
+    /// Counts whether the release binary is within its maximum size.
     pub(super) fn is_small(&mut self, bytes: u64, into: &mut dyn Write) -> anyhow::Result<()> {
         let is_small = bytes <= BINARY_BYTES_MAX;
         let verdict = if is_small { "ok" } else { "FAILED" };
@@ -96,7 +99,7 @@ impl Tally {
         Ok(())
     }
 
-    /// Prints the summary that ends every run; the exit code.
+    /// Prints the summary that ends every run, and returns the exit code.
     pub(super) fn close(&self) -> anyhow::Result<u8> {
         let mut stdout = io::stdout().lock();
         let took: Vec<String> =
@@ -121,32 +124,32 @@ impl Tally {
     }
 }
 
-/// The lines of the first panic in what was printed, the first of them and shortened.
+/// Returns the first lines of the first panic in the output, shortened.
 fn panic_of(printed: &str) -> Vec<String> {
     let lines = printed.lines().skip_while(|line| !line.contains(" panicked at "));
     let told = lines.take_while(|line| !line.is_empty() && !line.starts_with("note: run with"));
     told.take(PANIC_LINES).map(|line| line.chars().take(PANIC_COLUMNS).collect()).collect()
 }
 
-/// The output of one test program after another.
+/// Parser of the output of one test program after another.
 #[derive(Default)]
 pub(super) struct Program {
-    /// The test of which is told what it printed.
+    /// Test to which the lines that follow belong.
     tells: Option<String>,
-    /// What each printed that is told of.
+    /// Output of each test, by name.
     printed: BTreeMap<String, String>,
-    /// What it lists as failed, so far.
+    /// Tests that are listed as failed, so far.
     failed: Vec<String>,
 }
 
 impl Program {
-    /// Takes a line of output; whether it is the summary of a program, which is added up. The list of failures is the last of two parts
-    /// that begin alike; the first one holds what tests printed.
+    /// Parses a line of output. Returns whether it is the summary of a program, which is added up. The list
+    /// of failures is the last of two parts that begin alike; the first one has what tests printed.
     pub(super) fn take(&mut self, line: &str, tally: &mut Tally) -> bool {
         if let Some((passed, failed)) = summary(line) {
             tally.passed += passed;
             let Self { printed, failed: mut names, .. } = std::mem::take(self);
-            // Some of a program that lists fewer than it counts have no name.
+            // Failures of a program that lists fewer than it counts have no name.
             names.resize(failed as usize, "a test without a name".to_owned());
             for name in names {
                 let printed = printed.get(&name).map_or("", String::as_str);
@@ -171,7 +174,7 @@ impl Program {
     }
 }
 
-/// `test result: ok. 12 passed; 0 failed; …`
+/// Parses `test result: ok. 12 passed; 0 failed; …`.
 fn summary(line: &str) -> Option<(u64, u64)> {
     let rest = line.strip_prefix("test result: ")?.split_once(". ")?.1;
     let mut counts = rest.split("; ").filter_map(|part| part.split(' ').next()?.parse().ok());

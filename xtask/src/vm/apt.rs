@@ -1,7 +1,8 @@
-//! Debian packages, extracted into folders of ours and never installed.
+//! Debian packages, extracted into our own folders and never installed.
 //!
-//! apt runs with a configuration of our own: other suites than the machine's, from the mirror that the machine uses
-//! already, and an empty list of installed packages. It checks signatures, and we check each file's hash again.
+//! apt runs with our own configuration: other suites than the machine's, from the mirror that the machine
+//! uses already, and an empty list of installed packages. It checks signatures, and we check each file's hash
+//! again.
 
 use std::{
     collections::BTreeMap,
@@ -18,17 +19,17 @@ use crate::command::{exists, output, run, say};
 /// Suites with what guests need, from the oldest kernel's to the newest's.
 const SUITES: [&str; 5] = ["bullseye", "bookworm", "bookworm-backports", "trixie", "trixie-backports"];
 const SECURITY_SUITES: [&str; 3] = ["bullseye-security", "bookworm-security", "trixie-security"];
-/// Where tools and the guests' programs come from: each set is of one release.
+/// Release of the tools and of the guests' programs: each set is of one release.
 const RELEASE: &str = "trixie";
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
-/// Names what is in a folder, and says that it is complete.
+/// File that lists the contents of a folder, and shows that it is complete.
 const STAMP: &str = ".packages";
 
-/// apt with our configuration, and where its files and ours are.
+/// apt with our configuration, and the paths of its files and ours.
 pub(super) struct Apt {
     /// Packages, lists and everything made from them.
     pub(super) cache: PathBuf,
-    /// Are the lists those of today?
+    /// Whether the lists have been read in this run.
     fresh: bool,
 }
 
@@ -89,7 +90,7 @@ impl Apt {
         apt
     }
 
-    /// Names of packages that match, oldest version first.
+    /// Returns the names of packages that match, oldest version first.
     pub(super) fn search(&mut self, pattern: &str) -> anyhow::Result<Vec<String>> {
         self.refresh()?;
         let found = output(self.apt("apt-cache").args(["--names-only", "search", pattern]))?;
@@ -99,7 +100,7 @@ impl Apt {
         Ok(names)
     }
 
-    /// Names that a package depends on.
+    /// Returns the names of the packages on which a package depends.
     pub(super) fn dependencies(&mut self, package: &str) -> anyhow::Result<Vec<String>> {
         self.refresh()?;
         let found = output(self.apt("apt-cache").args(["depends", "--important", package]))?;
@@ -107,18 +108,18 @@ impl Apt {
         Ok(names.map(str::to_owned).collect())
     }
 
-    /// Is a folder extracted already?
+    /// Returns whether a folder is extracted already.
     pub(super) fn has(folder: &Path) -> bool {
         folder.join(STAMP).is_file()
     }
 
-    /// Is a folder extracted already, and from these packages with what they need?
+    /// Returns whether a folder is extracted already, from these packages and what they need.
     pub(super) fn has_closed(folder: &Path, packages: &[&str]) -> bool {
         let stamp = fs::read_to_string(folder.join(STAMP)).unwrap_or_default();
         stamp.lines().next() == Some(asked(packages).as_str())
     }
 
-    /// `packages` (`name:architecture`), extracted into `folder`.
+    /// Extracts `packages` (`name:architecture`) into `folder`.
     pub(super) fn extract(&mut self, folder: &Path, packages: &[String]) -> anyhow::Result<()> {
         self.refresh()?;
         let mut apt = self.apt("apt-get");
@@ -127,7 +128,7 @@ impl Apt {
         self.extract_files(folder, "", &files(&listed)?)
     }
 
-    /// `packages` and everything they need, extracted into `folder`.
+    /// Extracts `packages` and everything they need into `folder`.
     pub(super) fn extract_closed(
         &mut self,
         folder: &Path,
@@ -175,12 +176,12 @@ impl Apt {
     }
 }
 
-/// First line of the stamp of a folder whose packages were asked for by name.
+/// Returns the first line of the stamp of a folder with packages that were requested by name.
 fn asked(packages: &[&str]) -> String {
     format!("# {}", packages.join(" "))
 }
 
-/// Everything that a folder was extracted from, with hashes.
+/// Returns everything from which a folder was extracted, with hashes.
 pub(super) fn stamp(folder: &Path) -> anyhow::Result<String> {
     fs::read_to_string(folder.join(STAMP)).with_context(|| format!("{} is incomplete", folder.display()))
 }
@@ -195,20 +196,20 @@ fn check(path: &Path, expected: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Digits of a [`key`].
+/// Number of digits of a [`key`].
 pub(super) const KEY_DIGITS: usize = 12;
 
-/// Names what is made of `text`.
+/// Returns a name for what is made of `text`.
 pub(super) fn key(text: &str) -> String {
     hash(text.as_bytes()).chars().take(KEY_DIGITS).collect()
 }
 
-/// SHA-256 in hexadecimal.
+/// Returns the SHA-256 in hexadecimal.
 fn hash(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Lines of `--print-uris`: `'URI' FILE SIZE SHA256:HASH`.
+/// Parses lines of `--print-uris`: `'URI' FILE SIZE SHA256:HASH`.
 fn files(listed: &str) -> anyhow::Result<Vec<File>> {
     let parse = |line: &str| {
         let mut words = line.split(' ');
@@ -229,7 +230,7 @@ fn files(listed: &str) -> anyhow::Result<Vec<File>> {
         .collect()
 }
 
-/// The numbers in a name, in which versions are ordered.
+/// Returns the numbers in a name, by which versions are ordered.
 fn numbers(name: &str) -> Vec<u64> {
     name.split(|character: char| !character.is_ascii_digit()).filter_map(|part| part.parse().ok()).collect()
 }
@@ -240,7 +241,8 @@ fn sources([main, security]: &[String; 2]) -> String {
     main.chain(SECURITY_SUITES.iter().map(|suite| line(security, suite))).collect()
 }
 
-/// The machine's own mirror of Debian, and of its security updates; `PMBPF_DEBIAN_MIRROR` names another.
+/// Returns the machine's own mirror of Debian, and that of its security updates; `PMBPF_DEBIAN_MIRROR` names
+/// another.
 fn mirrors() -> anyhow::Result<[String; 2]> {
     if let Ok(mirror) = env::var("PMBPF_DEBIAN_MIRROR") {
         let mirror = mirror.trim_end_matches('/').to_owned();
@@ -265,7 +267,7 @@ fn mirrors() -> anyhow::Result<[String; 2]> {
     Ok([main, security])
 }
 
-/// Mirrors in the text of a source list, old style or new, by the last part of their path.
+/// Returns the mirrors in the text of a source list, old style or new, by the last part of their path.
 fn mirrors_in(text: &str) -> Vec<(String, String)> {
     let lines = text.lines().filter(|line| !line.trim_start().starts_with('#'));
     let words = lines.flat_map(str::split_whitespace).filter(|word| word.contains("://"));

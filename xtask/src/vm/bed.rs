@@ -20,7 +20,7 @@ use crate::command::say;
 /// Guests of a kernel.
 pub(super) struct Bed {
     pub(super) parts: Parts,
-    /// The saved guest, named by everything that it depends on.
+    /// Path of the saved guest, named by everything on which it depends.
     saved: PathBuf,
 }
 
@@ -48,7 +48,7 @@ impl Bed {
         Ok(Self { saved: initramfs.with_extension("state"), parts: Parts { kernel, initramfs, programs } })
     }
 
-    /// A booted guest with this disk.
+    /// Boots a guest with this disk.
     pub(super) fn boot(&self, tools: &Tools, shared: &Path, output: &Output) -> anyhow::Result<Guest> {
         let mut guest = Guest::start(&self.parts, tools, shared, &From::Boot, output)?;
         guest.wait_ready()?;
@@ -63,7 +63,7 @@ impl Bed {
         let begun = Instant::now();
         let work = Work::new("nothing")?;
         let mut guest = self.boot(tools, &image::nothing_shared(&work.0)?, &Output::Pass)?;
-        // What the kernel still does after booting would be done again in every guest.
+        // Work that the kernel still does after booting would be done again in every guest.
         thread::sleep(Duration::from_secs(1));
         let part = self.saved.with_extension("part");
         guest.monitor.save(&part)?;
@@ -77,7 +77,7 @@ impl Bed {
         Ok(())
     }
 
-    /// A guest as it was saved, with this disk.
+    /// Restores a guest as it was saved, with this disk.
     pub(super) fn restore(&self, tools: &Tools, shared: &Path, output: &Output) -> anyhow::Result<Guest> {
         let mut guest = Guest::start(&self.parts, tools, shared, &From::Saved(&self.saved), output)?;
         guest.monitor.migrated().and_then(|()| guest.monitor.go_on()).inspect_err(|_| guest.keep_log())?;
@@ -85,7 +85,7 @@ impl Bed {
     }
 }
 
-/// Guests that were made of other things are of no use any more.
+/// Removes saved guests that were made of other parts, which are of no use any more.
 fn remove_older(folder: &Path, name: &str) -> anyhow::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();

@@ -20,12 +20,12 @@ use super::{
 };
 use crate::command::{root, say, text};
 
-/// A boot that takes longer hangs.
+/// Maximum time of a boot: one that takes longer hangs.
 const BOOT_MAX: Duration = Duration::from_secs(180);
-/// Lines of the console that are worth showing when a guest fails.
+/// Lines of the console that are shown when a guest fails.
 const CONSOLE_LINES: usize = 30;
 
-/// What guests of a kernel are made of.
+/// Parts of the guests of a kernel.
 pub(super) struct Parts {
     pub(super) kernel: Kernel,
     pub(super) initramfs: PathBuf,
@@ -43,7 +43,7 @@ pub(super) struct Guest {
     first_output: Arc<OnceLock<Instant>>,
 }
 
-/// Where a guest's state comes from.
+/// Source of a guest's state.
 pub(super) enum From<'a> {
     /// The kernel's first instruction.
     Boot,
@@ -51,15 +51,15 @@ pub(super) enum From<'a> {
     Saved(&'a Path),
 }
 
-/// Where a guest's output goes.
+/// Destination of a guest's output.
 pub(super) enum Output {
-    /// Each stream to our own.
+    /// Each stream to that of this process.
     Pass,
-    /// Both into memory.
+    /// Both streams into memory.
     Keep(Kept),
 }
 
-/// What a guest printed.
+/// Output of a guest, kept in memory.
 #[derive(Clone, Default)]
 pub(super) struct Kept(Arc<Mutex<Vec<u8>>>);
 
@@ -82,7 +82,7 @@ impl io::Write for Kept {
 }
 
 impl Guest {
-    /// Starts QEMU, and takes what the guest prints.
+    /// Starts QEMU, and reads what the guest prints.
     pub(super) fn start(
         parts: &Parts,
         tools: &Tools,
@@ -126,7 +126,7 @@ impl Guest {
         Ok(Self { name, work, qemu, monitor, control: BufReader::new(control), outputs, first_output })
     }
 
-    /// A line from the guest, within this time.
+    /// Returns a line from the guest, within this time.
     fn line(&mut self, within: Duration) -> anyhow::Result<String> {
         self.control.get_ref().set_read_timeout(Some(within))?;
         let mut line = String::new();
@@ -140,7 +140,7 @@ impl Guest {
         }
     }
 
-    /// Waits until a booting guest takes commands.
+    /// Waits until a booting guest accepts commands.
     pub(super) fn wait_ready(&mut self) -> anyhow::Result<()> {
         let line = self.line(BOOT_MAX).context("it hangs while it boots").inspect_err(|_| self.keep_log())?;
         if line != "ready" {
@@ -149,7 +149,7 @@ impl Guest {
         Ok(())
     }
 
-    /// Runs one line of shell to its end; its exit code.
+    /// Runs one line of shell to its end, and returns its exit code.
     pub(super) fn run(&mut self, line: &str, within: Duration) -> anyhow::Result<u8> {
         self.control.get_mut().write_all(format!("{line}\n").as_bytes())?;
         let answer = self.line(within).inspect_err(|_| self.keep_log())?;
@@ -157,7 +157,7 @@ impl Guest {
         code.with_context(|| format!("the guest says `{answer}` instead of how the command ended"))
     }
 
-    /// Ends it, when everything it printed has been passed on. When did the first byte come?
+    /// Ends the guest, when everything it printed has been passed on. Returns the time of the first byte.
     pub(super) fn end(mut self) -> Option<Instant> {
         self.monitor.quit();
         let _ = self.qemu.wait();
@@ -167,24 +167,25 @@ impl Guest {
         self.first_output.get().copied()
     }
 
-    /// Keeps the console's log, and says what it ends with.
+    /// Keeps the console's log, and prints its end.
     pub(super) fn keep_log(&self) {
         keep_log(&self.work, &self.name);
     }
 
-    /// Whether the guest died of the emulator's stale translation (see [`stale_breakpoint`]).
+    /// Returns whether the guest died of the emulator's stale translation (see [`stale_breakpoint`]).
     pub(super) fn died_of_emulator(&self) -> bool {
         let log = fs::read(self.work.0.join(CONSOLE)).unwrap_or_default();
         stale_breakpoint(&text(&log))
     }
 }
 
-/// Whether a guest's console says that a breakpoint was hit where none is any more.
+/// Returns whether a guest's console shows that a breakpoint was hit where none exists any more.
 ///
-/// Linux patches its own text (static keys, trampolines) by way of `int3`: it sets the breakpoint, writes what follows and replaces
-/// it (arch/x86/kernel/alternative.c). QEMU, with a thread a CPU, has been seen to execute a translation made while the breakpoint
-/// stood, after it was gone: the kernel finds nothing that it patches there and panics (`exc_int3` in arch/x86/kernel/traps.c). The
-/// `Code:` line then shows, before the `<byte>` at which the CPU stands, another byte than `cc`, which a real breakpoint has.
+/// Linux patches its own text (static keys, trampolines) by way of `int3`: it sets the breakpoint, writes
+/// what follows and replaces it (arch/x86/kernel/alternative.c). QEMU, with a thread per CPU, has been seen
+/// to execute a translation made while the breakpoint existed, after it was gone. The kernel then finds
+/// nothing that it patches there and panics (`exc_int3` in arch/x86/kernel/traps.c). The `Code:` line shows,
+/// before the `<byte>` at which the CPU is, another byte than `cc`, which a real breakpoint has.
 fn stale_breakpoint(console: &str) -> bool {
     let Some((_, report)) = console.split_once("int3: 0000 [#1]") else { return false };
     let code = report.lines().find_map(|line| line.split_once("Code: ")).map(|(_, code)| code);
@@ -216,7 +217,7 @@ fn keep_log(work: &Work, name: &str) {
     }
 }
 
-/// Passes on what comes from a port, and notes when the first byte came.
+/// Passes on the output of a port, and records when the first byte came.
 fn pass_on(
     mut from: UnixStream,
     mut to: Box<dyn io::Write + Send>,
@@ -227,7 +228,7 @@ fn pass_on(
         let mut bytes = [0; 1 << 16];
         while let Ok(count @ 1..) = from.read(&mut bytes) {
             first.get_or_init(Instant::now);
-            // A closed pipe is no reason to stop the guest.
+            // A closed pipe is not a reason to stop the guest.
             let _ = to.write_all(&bytes[..count]).and_then(|()| to.flush());
         }
     })

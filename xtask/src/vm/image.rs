@@ -1,4 +1,5 @@
-//! What a guest is made of: an initramfs with its first program, a disk with Debian's programs, a disk with ours.
+//! Parts of a guest's system: an initramfs with its first program, a disk with Debian's programs, a disk with
+//! ours.
 
 use std::{
     fs,
@@ -15,13 +16,13 @@ use super::{
 };
 use crate::command::run;
 
-/// The guest's first program.
+/// First program of the guest.
 pub(super) const INIT: &str = include_str!("../../../tests/vm/init");
 
 /// Drivers and file systems that a guest boots with.
 const MODULES: [&str; 5] = ["virtio_pci", "virtio_console", "virtio_blk", "overlay", "squashfs"];
 
-/// What live tests call, and perf to compare with.
+/// Programs that live tests call, and perf to compare with.
 const PROGRAMS: [&str; 12] = [
     "base-files",
     "bash",
@@ -37,7 +38,7 @@ const PROGRAMS: [&str; 12] = [
     "util-linux",
 ];
 
-/// What guests have beside them whose first program is systemd: containers, machines and packages.
+/// Further packages of guests with systemd as their first program: containers, machines and packages.
 const WITH_SYSTEMD: &[&str] = &[
     "bash-completion",
     "busybox-static",
@@ -58,7 +59,7 @@ const WITH_SYSTEMD: &[&str] = &[
     "zsh",
 ];
 
-/// Size of the disk with our files: a saved guest knows it, so it is always the same.
+/// Size of the disk with our files: a saved guest depends on it, so it is always the same.
 const SHARED_BYTES: u64 = 1 << 30;
 
 /// An archive that the kernel unpacks into memory.
@@ -82,7 +83,7 @@ impl Archive {
     }
 }
 
-/// The initramfs of a kernel: busybox, the drivers, and `tests/vm/init`.
+/// Returns the initramfs of a kernel: busybox, the drivers, and `tests/vm/init`.
 pub(super) fn initramfs(apt: &mut Apt, tools: &Tools, kernel: &Kernel) -> anyhow::Result<Vec<u8>> {
     let busybox = match kernel.series.architecture {
         Architecture::X86 => tools.root().join("usr/bin/busybox"),
@@ -110,7 +111,7 @@ pub(super) fn initramfs(apt: &mut Apt, tools: &Tools, kernel: &Kernel) -> anyhow
     Ok(cpio::newc::trailer(archive.0)?)
 }
 
-/// The disk with Debian's programs.
+/// Returns the disk with Debian's programs, and makes it if needed.
 pub(super) fn programs(apt: &mut Apt, tools: &Tools, series: &Series) -> anyhow::Result<PathBuf> {
     let architecture = series.architecture.debian();
     let kind = if series.systemd { "systemd" } else { "programs" };
@@ -133,7 +134,7 @@ pub(super) fn programs(apt: &mut Apt, tools: &Tools, series: &Series) -> anyhow:
     Ok(image)
 }
 
-/// A disk with files of ours: where they lie here, and where below the guest's `/work`.
+/// Makes a disk with our files, each with its path here and its path below the guest's `/work`.
 pub(super) fn shared(tools: &Tools, work: &Path, files: &[(PathBuf, String)]) -> anyhow::Result<PathBuf> {
     let folder = work.join("shared");
     fs::create_dir_all(&folder)?;
@@ -153,7 +154,7 @@ pub(super) fn shared(tools: &Tools, work: &Path, files: &[(PathBuf, String)]) ->
     Ok(image)
 }
 
-/// An empty disk in the place of [`shared`]'s, for a guest that is to be saved.
+/// Makes an empty disk in place of [`shared`]'s, for a guest that is to be saved.
 pub(super) fn nothing_shared(work: &Path) -> anyhow::Result<PathBuf> {
     let image = work.join("shared.squashfs");
     fs::File::create(&image)?.set_len(SHARED_BYTES)?;

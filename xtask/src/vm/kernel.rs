@@ -1,4 +1,4 @@
-//! Debian's stock kernels: found by series, extracted, and never installed.
+//! Stock kernels of Debian: found by series, extracted, and never installed.
 
 use std::{
     fmt, fs,
@@ -11,7 +11,7 @@ use anyhow::{Context as _, bail};
 use super::{apt::Apt, tools::Tools};
 use crate::command::{output, run};
 
-/// What a guest's processor is.
+/// Processor of a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Architecture {
     /// amd64
@@ -23,10 +23,10 @@ pub(crate) enum Architecture {
 }
 
 impl Architecture {
-    /// This machine's.
+    /// Architecture of this machine.
     pub(crate) const HOST: Self = if cfg!(target_arch = "aarch64") { Self::Arm } else { Self::X86 };
 
-    /// Debian's name.
+    /// Returns Debian's name of the architecture.
     pub(crate) const fn debian(self) -> &'static str {
         match self {
             Self::X86 => "amd64",
@@ -34,7 +34,7 @@ impl Architecture {
         }
     }
 
-    /// Rust's name.
+    /// Returns Rust's name of the architecture.
     pub(crate) const fn rust(self) -> &'static str {
         match self {
             Self::X86 => "x86_64",
@@ -42,7 +42,7 @@ impl Architecture {
         }
     }
 
-    /// The tools' program that removes debugging information.
+    /// Returns the tools' program that removes debugging information.
     pub(super) const fn strip(self) -> &'static str {
         match self {
             Self::X86 => "bin/strip",
@@ -50,7 +50,7 @@ impl Architecture {
         }
     }
 
-    /// Rust's target, if it is not this machine's own.
+    /// Returns Rust's target, if it is not this machine's own.
     pub(crate) const fn rust_target(self) -> Option<&'static str> {
         match self {
             Self::X86 if cfg!(target_arch = "x86_64") => None,
@@ -61,16 +61,17 @@ impl Architecture {
     }
 }
 
-/// A series of kernels as it is asked for: `6.12`, `6.12-arm64`, `6.12-arm64-icount`, `6.12-smt`, or `6.12-systemd`.
+/// A series of kernels as requested: `6.12`, `6.12-arm64`, `6.12-arm64-icount`, `6.12-smt`, or
+/// `6.12-systemd`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Series {
     version: String,
     pub(crate) architecture: Architecture,
-    /// Does the emulator count instructions? Then it has one CPU, and its time is what they take.
+    /// Whether the emulator counts instructions. The guest then has one CPU, and its time is what they take.
     pub(super) counts_instructions: bool,
-    /// Are its two CPUs threads of one core?
+    /// Whether its two CPUs are threads of one core.
     pub(super) threads: bool,
-    /// Is systemd its first program, with podman beside it?
+    /// Whether systemd is its first program, with podman installed.
     pub(super) systemd: bool,
 }
 
@@ -107,7 +108,7 @@ impl FromStr for Series {
 }
 
 impl Series {
-    /// What Debian's packages are named by.
+    /// Returns the series as Debian's packages are named.
     fn packages(&self) -> String {
         match self.architecture {
             Architecture::X86 => self.version.clone(),
@@ -129,12 +130,12 @@ impl fmt::Display for Series {
 pub(super) struct Kernel {
     pub(super) series: Series,
     folder: PathBuf,
-    /// As `uname -r` says.
+    /// Release, as `uname -r` prints it.
     pub(super) release: String,
 }
 
 impl Kernel {
-    /// The newest of the series that Debian has; the one at hand unless `update`.
+    /// Returns the newest kernel of the series that Debian has, or the one at hand unless `update` is set.
     pub(super) fn get(apt: &mut Apt, tools: &Tools, series: &Series, update: bool) -> anyhow::Result<Self> {
         let folder = apt.cache.join("kernels").join(series.packages());
         if update || !Apt::has(&folder) {
@@ -155,14 +156,15 @@ impl Kernel {
         &self.folder
     }
 
-    /// The image that QEMU boots.
+    /// Returns the image that QEMU boots.
     pub(super) fn image(&self) -> anyhow::Result<PathBuf> {
         let inside = modules_folder(&self.folder)?.join("vmlinuz");
         let beside = self.folder.join(format!("boot/vmlinuz-{}", self.release));
         [inside, beside].into_iter().find(|path| path.is_file()).context("the package has no kernel image")
     }
 
-    /// Files of the modules that `wanted` need, in the order to load them; none for what is built in.
+    /// Returns the files of the modules that `wanted` need, in the order to load them. Built-in modules have
+    /// none.
     pub(super) fn modules(&self, wanted: &[&str]) -> anyhow::Result<Vec<PathBuf>> {
         let folder = modules_folder(&self.folder)?;
         let lists = |name: &str| {
@@ -190,7 +192,7 @@ impl Kernel {
         Ok(order.into_iter().map(|path| folder.join(path)).collect())
     }
 
-    /// The headers that modules for this kernel are built with.
+    /// Returns the headers with which modules for this kernel are built.
     pub(super) fn headers(&self, apt: &mut Apt) -> anyhow::Result<Headers> {
         let folder = apt.cache.join("headers").join(self.series.packages());
         let own = format!("linux-headers-{}", self.release);
@@ -203,7 +205,7 @@ impl Kernel {
                 name.starts_with("linux-kbuild-")
                     || (name.starts_with("linux-headers-") && name.contains("-common"))
             });
-            // The programs among them run on the machine that builds.
+            // The programs among them run on the building machine.
             let parts = parts.map(|name| name.split(':').next().unwrap_or(&name).to_owned());
             apt.extract(&folder, &[package].into_iter().chain(parts).collect::<Vec<_>>())?;
         }
@@ -211,10 +213,10 @@ impl Kernel {
     }
 }
 
-/// Headers as they lie when the folder's `usr/src` and `usr/lib` are shown inside the tools.
+/// Headers in the layout that they have when the folder's `usr/src` and `usr/lib` are shown inside the tools.
 pub(super) struct Headers {
     pub(super) folder: PathBuf,
-    /// What `make -C` wants.
+    /// Argument of `make -C`.
     pub(super) build: String,
 }
 
@@ -239,7 +241,7 @@ fn download(apt: &mut Apt, series: &Series, folder: &Path) -> anyhow::Result<()>
     apt.extract(folder, &packages)
 }
 
-/// The folder of modules, which is named after the release.
+/// Returns the folder of modules, which is named after the release.
 fn modules_folder(folder: &Path) -> anyhow::Result<PathBuf> {
     for base in ["usr/lib/modules", "lib/modules"] {
         let inner = fs::read_dir(folder.join(base)).into_iter().flatten().flatten();
@@ -250,13 +252,14 @@ fn modules_folder(folder: &Path) -> anyhow::Result<PathBuf> {
     bail!("{} holds no modules", folder.display())
 }
 
-/// `kernel/fs/overlayfs/overlay.ko.xz` is `overlay`; hyphens and underscores are the same.
+/// Returns the name of a module: that of `kernel/fs/overlayfs/overlay.ko.xz` is `overlay`. Hyphens and
+/// underscores are the same.
 pub(super) fn module_name(path: &str) -> String {
     let file = path.rsplit('/').next().unwrap_or(path);
     file.split(".ko").next().unwrap_or(file).replace('-', "_")
 }
 
-/// Contents of a module file, uncompressed.
+/// Returns the contents of a module file, uncompressed.
 pub(super) fn module_bytes(tools: &Tools, path: &Path) -> anyhow::Result<Vec<u8>> {
     match path.extension().and_then(|end| end.to_str()) {
         Some("ko") => fs::read(path).with_context(|| format!("cannot read {}", path.display())),
@@ -271,7 +274,7 @@ pub(super) fn module_bytes(tools: &Tools, path: &Path) -> anyhow::Result<Vec<u8>
     }
 }
 
-/// QEMU's version, on which saved guests depend.
+/// Returns QEMU's version, on which saved guests depend.
 pub(super) fn qemu_version(tools: &Tools) -> anyhow::Result<String> {
     output(tools.command("bin/qemu-system-x86_64").arg("--version"))
 }

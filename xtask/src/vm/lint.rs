@@ -1,4 +1,4 @@
-//! The kernel's own style check (checkpatch) on the simulated PMUs. It is part of the kernel's source only.
+//! Style check of the kernel (checkpatch) on the simulated PMUs. It is part of the kernel's source only.
 
 use std::{
     fs,
@@ -12,13 +12,14 @@ use super::{Beds, module};
 use crate::command::{exists, root, run, say, text};
 
 const PACKAGE: &str = "linux-source-6.12";
-/// What checkpatch reads.
+/// Files that checkpatch reads.
 const FILES: [&str; 3] = ["checkpatch.pl", "spelling.txt", "const_structs.checkpatch"];
-/// Rules that cannot hold: the module is one source for many kernels, and its test is no kernel code.
+/// Rules that cannot hold: the module is one source for many kernels, and its test is not kernel code.
 const IGNORED: [(&str, &str); 2] =
     [("compat.h", "LINUX_VERSION_CODE,CONSTANT_COMPARISON"), ("selftest", "PREFER_KERNEL_TYPES")];
 
-/// Checks every file of the module. Skipped, aloud, where Debian's packages cannot be had.
+/// Checks every file of the module. Where Debian's packages are not available, it is skipped, which is
+/// reported.
 pub(crate) fn checkpatch() -> anyhow::Result<()> {
     if !exists("perl") {
         say("kernel module: SKIPPED, checkpatch needs perl");
@@ -48,7 +49,7 @@ pub(crate) fn checkpatch() -> anyhow::Result<()> {
     if wrong.is_empty() { Ok(()) } else { bail!("the module is not in the kernel's style:\n{wrong}") }
 }
 
-/// The script, taken from the kernel's source once.
+/// Returns the script, which is taken from the kernel's source once.
 fn script(beds: &mut Beds) -> anyhow::Result<PathBuf> {
     let folder = beds.apt.cache.join("checkpatch");
     let script = folder.join(FILES[0]);
@@ -67,7 +68,7 @@ fn script(beds: &mut Beds) -> anyhow::Result<PathBuf> {
     tar.args(FILES.map(|file| format!("{PACKAGE}/scripts/{file}")));
     run(tar.stdin(xz.stdout.take().context("xz has no output")?))?;
     xz.wait()?;
-    // It is large, and this was all.
+    // The source is large, and no more of it is needed.
     fs::remove_dir_all(&source)?;
     Ok(script)
 }

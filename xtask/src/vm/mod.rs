@@ -1,8 +1,9 @@
 //! Guests: stock Debian kernels under emulation, in which programs and tests run as root.
 //!
-//! `apt` fetches packages, `tools` holds the programs that make guests, `kernel` finds kernels, `image` makes disks,
-//! `module` builds the simulated PMUs, `lint` checks them, `workloads` builds the live ring's programs, `ring` runs tests, `simulated` scripts of benches, `qemu` knows the emulator, `guest` one running guest, `bed` all guests of a
-//! kernel.
+//! `apt` fetches packages, `tools` has the programs that make guests, `kernel` finds kernels, `image` makes
+//! disks, `module` builds the simulated PMUs, `lint` checks them, `workloads` builds the live ring's
+//! programs. `ring` runs tests, `simulated` scripts of benches. `qemu` has the emulator, `guest` one running
+//! guest, `bed` all guests of a kernel.
 
 mod apt;
 mod bed;
@@ -38,10 +39,10 @@ use crate::{
     setup,
 };
 
-/// Where a guest finds pmbpf, below `/work`.
+/// Path of pmbpf in a guest, below `/work`.
 const PMBPF: &str = "target/release/pmbpf";
 
-/// Which kernels, and what to run.
+/// Choice of kernels, and the command to run.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Series of kernels, such as 5.10 or 6.12-arm64
@@ -53,21 +54,21 @@ pub(crate) struct Args {
     /// Load the simulated PMUs with these parameters ("" for none)
     #[arg(long, value_name = "PARAMETERS")]
     pmusim: Option<String>,
-    /// Share this file or folder of the workspace too, below the guest's /work
+    /// Also share this file or folder of the workspace, below the guest's /work
     #[arg(long, value_name = "PATH")]
     share: Vec<PathBuf>,
-    /// End a guest whose command takes longer, in seconds
+    /// End a guest if its command takes longer, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
     timeout: u64,
     /// Look for newer kernels
     #[arg(long)]
     update: bool,
-    /// The command, run as root in /work
+    /// Command, run as root in /work
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 
-/// Everything that guests are made with.
+/// Tools and packages with which guests are made.
 pub(crate) struct Beds {
     apt: Apt,
     tools: Tools,
@@ -91,7 +92,8 @@ impl Beds {
     }
 }
 
-/// Debian's packages, without what they need: a folder in which they lie as they would below `/`.
+/// Extracts Debian's packages, without what they need. Returns a folder in which their files are as they
+/// would be below `/`.
 pub(crate) fn packages(name: &str, packages: &[&str]) -> anyhow::Result<PathBuf> {
     let mut apt = Apt::new(setup::cache()?.join("vm"));
     let folder = apt.cache.join(name);
@@ -102,7 +104,7 @@ pub(crate) fn packages(name: &str, packages: &[&str]) -> anyhow::Result<PathBuf>
     Ok(folder)
 }
 
-/// Runs the command in a guest of each kernel; the first exit code that is not 0.
+/// Runs the command in a guest of each kernel. Returns the first exit code that is not 0.
 pub(crate) fn run(args: &Args) -> anyhow::Result<u8> {
     let mut beds = Beds::get()?;
     let mut worst = 0;
@@ -148,7 +150,7 @@ fn run_on(beds: &mut Beds, series: &Series, args: &Args) -> anyhow::Result<u8> {
     Ok(code)
 }
 
-/// Files of the workspace that a guest sees: where they are, and where below `/work`.
+/// Returns the files of the workspace that a guest sees, each with its path here and its path below `/work`.
 fn shared_files(architecture: Architecture, more: &[PathBuf]) -> anyhow::Result<Vec<(PathBuf, String)>> {
     let root = root().canonicalize()?;
     let mut files = Vec::new();
@@ -177,12 +179,12 @@ fn add_files(root: &Path, path: &Path, files: &mut Vec<(PathBuf, String)>) -> an
     Ok(())
 }
 
-/// Where a guest finds the simulated PMUs, below `/work`.
+/// Path of the simulated PMUs in a guest, below `/work`.
 const PMUSIM: &str = "pmusim.ko";
-/// Exit code of a guest whose module cannot be loaded.
+/// Exit code of a guest in which the module cannot be loaded.
 const NO_MODULE: u8 = 99;
 
-/// A line of shell that loads the simulated PMUs, if asked to, and runs these words in `/work`.
+/// Returns a line of shell that loads the simulated PMUs, if requested, and runs these words in `/work`.
 fn in_work(pmusim: Option<&str>, words: &[OsString]) -> anyhow::Result<String> {
     let mut line = "cd /work && ".to_owned();
     if let Some(parameters) = pmusim {
@@ -201,7 +203,7 @@ fn in_work(pmusim: Option<&str>, words: &[OsString]) -> anyhow::Result<String> {
     Ok(line)
 }
 
-/// A word that bash takes as it is, on one line.
+/// Returns a word in a form that bash takes as it is, on one line.
 fn quoted(word: &str) -> String {
     let plain = |character: char| character.is_ascii_alphanumeric() || "-_./=:,%+".contains(character);
     if !word.is_empty() && word.chars().all(plain) {

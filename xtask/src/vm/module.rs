@@ -1,4 +1,4 @@
-//! Builds the simulated PMUs (`tests/vm/pmusim`) for a kernel, inside the tools' folder.
+//! Build of the simulated PMUs (`tests/vm/pmusim`) for a kernel, inside the tools' folder.
 
 use std::{
     fs,
@@ -18,7 +18,7 @@ use crate::command::{root, say};
 const SOURCE: &str = "tests/vm/pmusim";
 const FILE: &str = "pmusim.ko";
 
-/// The module for this kernel, built unless it has been.
+/// Returns the module for this kernel, and builds it if needed.
 pub(super) fn pmusim(apt: &mut Apt, tools: &Tools, kernel: &Kernel) -> anyhow::Result<PathBuf> {
     let headers = kernel.headers(apt)?;
     let source = sources()?;
@@ -50,7 +50,8 @@ pub(super) fn pmusim(apt: &mut Apt, tools: &Tools, kernel: &Kernel) -> anyhow::R
         Architecture::X86 => ("x86", ""),
         Architecture::Arm => ("arm64", "aarch64-linux-gnu-"),
     };
-    // The kernels' own compilers differ, which modules may. Types for BTF would need one more tool, and nobody reads them.
+    // The kernels' own compilers differ, which modules may. Types for BTF would need one more tool, and are
+    // not read.
     let script = format!(
         "make -C {} M=/build ARCH={processor} CROSS_COMPILE={cross} CC={cross}gcc-14 HOSTCC=gcc-14 \
          CONFIG_DEBUG_INFO_BTF_MODULES= modules 2>&1 && {cross}strip -g /build/{FILE}",
@@ -66,7 +67,7 @@ pub(super) fn pmusim(apt: &mut Apt, tools: &Tools, kernel: &Kernel) -> anyhow::R
     Ok(built)
 }
 
-/// The module's own test program, built into `work` so that it needs nothing of a guest.
+/// Builds the module's own test program into `work`, so that it needs nothing of a guest.
 pub(super) fn selftest(tools: &Tools, work: &Path) -> anyhow::Result<PathBuf> {
     let source = root().join(SOURCE).canonicalize().with_context(|| format!("cannot find {SOURCE}"))?;
     let shown = [(source.as_path(), "/sources"), (work, "/build")];
@@ -75,7 +76,7 @@ pub(super) fn selftest(tools: &Tools, work: &Path) -> anyhow::Result<PathBuf> {
     Ok(work.join("selftest"))
 }
 
-/// The module's files and those of its test, in order.
+/// Returns the module's files and those of its test, in order.
 pub(super) fn files() -> anyhow::Result<Vec<PathBuf>> {
     let folder = root().join(SOURCE);
     let mut files = Vec::new();
@@ -89,13 +90,13 @@ pub(super) fn files() -> anyhow::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Names and texts of what the module is built from, in order.
+/// Returns the names and texts of the module's sources, in order.
 fn sources() -> anyhow::Result<Vec<(String, String)>> {
     let mut sources = Vec::new();
     for path in files()?.into_iter().chain([root().join(SOURCE).join("Kbuild")]) {
         let name =
             path.file_name().and_then(|name| name.to_str()).context("a source file has a plain name")?;
-        // Its test is a program of its own.
+        // The test is a separate program.
         if !name.starts_with("selftest") {
             sources.push((name.to_owned(), fs::read_to_string(&path)?));
         }

@@ -18,18 +18,18 @@ use super::{
 
 const MEMORY_MIB: u32 = 1024;
 
-/// What a guest is started from.
+/// Parts from which a guest is started.
 pub(super) struct Machine<'a> {
     pub(super) series: &'a Series,
     pub(super) image: &'a Path,
     pub(super) initramfs: &'a Path,
     pub(super) programs: &'a Path,
     pub(super) shared: &'a Path,
-    /// Sockets and the console's log.
+    /// Folder of sockets and the console's log.
     pub(super) work: &'a Path,
 }
 
-/// Everything about a machine that a saved guest must find again, in words.
+/// Returns the properties of a machine that a saved guest must find again, in words.
 pub(super) fn description(series: &Series) -> String {
     format!("{:?} {MEMORY_MIB} {}", processor(series), kernel_arguments(series.architecture))
 }
@@ -41,11 +41,11 @@ fn processor(series: &Series) -> Vec<&'static str> {
     };
     options.extend(match series.counts_instructions {
         false => ["-accel", "tcg,thread=multi"].as_slice(),
-        // An instruction takes 2 ns. While the guest sleeps, its time runs on at once.
+        // An instruction takes 2 ns. While the guest sleeps, its time advances at once.
         true => &["-accel", "tcg,thread=single", "-icount", "shift=1,sleep=off"],
     });
     options.extend(match series {
-        // The emulated PMU of Arm is the boot CPU's.
+        // The emulated PMU of Arm belongs to the boot CPU.
         Series { counts_instructions: true, architecture: Architecture::Arm, .. } => ["-smp", "1"],
         Series { threads: true, .. } => ["-smp", "2,sockets=1,cores=1,threads=2"],
         _ => ["-smp", "2"],
@@ -55,14 +55,14 @@ fn processor(series: &Series) -> Vec<&'static str> {
 
 const fn kernel_arguments(architecture: Architecture) -> &'static str {
     match architecture {
-        // Older kernels would fall back to a clock that costs a microsecond a look.
+        // Older kernels would fall back to a clock that costs a microsecond per read.
         Architecture::X86 => "console=ttyS0 quiet panic=-1 tsc=reliable clocksource=tsc",
         Architecture::Arm => "console=ttyAMA0 quiet panic=-1",
     }
 }
 
 impl Machine<'_> {
-    /// QEMU's command line.
+    /// Returns QEMU's command line.
     pub(super) fn command(&self, tools: &Tools) -> Command {
         let program = match self.series.architecture {
             Architecture::X86 => "bin/qemu-system-x86_64",
@@ -94,13 +94,13 @@ impl Machine<'_> {
     }
 }
 
-/// The log of the guest's console, in its folder.
+/// Log of the guest's console, in its folder.
 pub(super) const CONSOLE: &str = "console.log";
 
-/// Ways between guest and host, as `tests/vm/init` knows them.
+/// Ports between guest and host, as in `tests/vm/init`.
 pub(super) const PORTS: [&str; 3] = ["control", "out", "err"];
 
-/// A connection to a socket that QEMU is about to open.
+/// Connects to a socket that QEMU is about to open.
 pub(super) fn connect(path: &Path, qemu: &mut Child) -> anyhow::Result<UnixStream> {
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
@@ -176,18 +176,18 @@ impl Monitor {
         }
     }
 
-    /// Lets a restored guest go on.
+    /// Resumes a restored guest.
     pub(super) fn go_on(&mut self) -> anyhow::Result<()> {
         self.call("cont", &json!({})).map(|_| ())
     }
 
-    /// Ends QEMU. Its answer may be lost.
+    /// Ends QEMU. The response may be lost.
     pub(super) fn quit(&mut self) {
         let _ = self.send("quit", &json!({}));
     }
 }
 
-/// A folder for sockets and logs of one guest; it vanishes.
+/// A folder for sockets and logs of one guest, which is removed in the end.
 pub(super) struct Work(pub(super) PathBuf);
 
 impl Work {

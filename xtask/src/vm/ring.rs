@@ -1,4 +1,4 @@
-//! Tests in guests: every test meets a kernel of its own, as it was when it had booted.
+//! Tests in guests: every test has a separate kernel, in the state after its boot.
 
 use std::{
     env, fs,
@@ -24,16 +24,16 @@ use crate::{
     dist,
 };
 
-/// A test that takes longer hangs.
+/// Maximum time of a test: one that takes longer hangs.
 const TEST_MAX: Duration = Duration::from_secs(300);
-/// Where the programs that tests run are, below `/work`.
+/// Folder of the programs that tests run, below `/work`.
 const WORKLOADS: &str = "target/workloads";
 /// Drivers that tests load, below `/work` as `NAME.ko`.
 const DRIVERS: [&str; 1] = ["loop"];
-/// How a test says that it cannot run in a guest.
+/// Prefix of the message of a test that cannot run in a guest.
 const SKIPPED: &str = "SKIPPED: ";
 
-/// What became of tests.
+/// Results of tests in guests.
 #[derive(Default)]
 pub(crate) struct Results {
     pub(crate) passed: u64,
@@ -42,12 +42,12 @@ pub(crate) struct Results {
     pub(crate) skipped: u64,
 }
 
-/// What became of a test.
+/// Result of one test.
 enum Outcome {
     Passed,
     Skipped(String),
     Failed(String),
-    /// The guest died of a flaw of the emulator's, which says nothing of the test.
+    /// The guest died of a flaw of the emulator, which is not a result of the test.
     Lost,
 }
 
@@ -90,7 +90,7 @@ impl<'a> Ring<'a> {
             files.push((plain, name));
         }
         for (name, program) in programs {
-            // Debugging information makes most of them.
+            // Debugging information makes up most of them.
             let stripped = work.0.join(name);
             let mut strip = beds.tools.command(architecture.strip());
             succeed(strip.args(["-g", "-o"]).arg(&stripped).arg(program))
@@ -101,7 +101,8 @@ impl<'a> Ring<'a> {
         Ok(Self { beds, bed, shared, _work: work })
     }
 
-    /// Runs these tests of a program, in a guest each; in a second guest where the emulator ended the first.
+    /// Runs these tests of a program, each in a separate guest. A test runs in a second guest if the emulator
+    /// ended the first.
     pub(crate) fn run(&self, program: &str, tests: &[&String]) -> anyhow::Result<Results> {
         let mut results = Results::default();
         let release = &self.bed.parts.kernel.release;
@@ -136,7 +137,7 @@ impl<'a> Ring<'a> {
         Ok(results)
     }
 
-    /// Names of a program's tests, as it tells them where it runs.
+    /// Returns the names of a program's tests, as it lists them where it runs.
     pub(crate) fn names(&self, program: &str) -> anyhow::Result<Vec<String>> {
         let kept = Kept::default();
         let mut guest = self.bed.restore(&self.beds.tools, &self.shared, &Output::Keep(kept.clone()))?;
@@ -177,7 +178,7 @@ impl<'a> Ring<'a> {
         Ok(match ended {
             Ok(0) => match kept.text().lines().find_map(|line| line.split_once(SKIPPED)) {
                 None => {
-                    // Who asks for a series wants its figures.
+                    // The figures of a requested series are printed.
                     if asked.is_ok() {
                         say(&kept.text());
                     }

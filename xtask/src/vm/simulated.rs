@@ -1,4 +1,4 @@
-//! Guests with the simulated PMUs, for benches: what a script prints there.
+//! Guests with the simulated PMUs, for benches: the output of a script there.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -25,7 +25,8 @@ pub(crate) struct Simulated {
 }
 
 impl Simulated {
-    /// Saves a guest of this kernel and makes the disk; `more` are files, and where below `/work` a guest finds them.
+    /// Saves a guest of this kernel and makes the disk. `more` are files, with their paths below `/work` in a
+    /// guest.
     pub(crate) fn new(series: &Series, more: &[(PathBuf, &str)]) -> anyhow::Result<Self> {
         let mut beds = Beds::get()?;
         let bed = beds.bed(series, false)?;
@@ -38,7 +39,8 @@ impl Simulated {
         Ok(Self { beds, bed, shared, _work: work })
     }
 
-    /// What a script of bash prints in a guest of its own, in which the PMUs have these parameters. It must be a success.
+    /// Returns the output of a script of bash in a separate guest, in which the PMUs have these parameters.
+    /// It must be a success.
     pub(crate) fn output(&self, parameters: &str, script: &str, within: Duration) -> anyhow::Result<String> {
         let kept = Kept::default();
         let mut guest = self.bed.restore(&self.beds.tools, &self.shared, &Output::Keep(kept.clone()))?;

@@ -1,5 +1,5 @@
-//! Programs that build and run guests: QEMU, a compiler, squashfs and module tools. They lie in a Debian folder of
-//! their own, and run with that folder's libraries, so that the machine's are neither needed nor changed.
+//! Programs that build and run guests: QEMU, a compiler, squashfs and module tools. They are in a separate
+//! Debian folder, and run with that folder's libraries, so that the machine's are neither needed nor changed.
 
 use std::{
     path::{Path, PathBuf},
@@ -11,7 +11,8 @@ use anyhow::{Context as _, bail};
 use super::apt::Apt;
 use crate::command::{as_root, exists, text};
 
-/// QEMU 10, because 7.2 double-faults on kernels from 6.12. gcc-14 builds modules for every kernel.
+/// Packages of the tools. QEMU 10, because 7.2 double-faults on kernels from 6.12. gcc-14 builds modules for
+/// every kernel.
 const PACKAGES: [&str; 25] = [
     "base-files",
     "bash",
@@ -40,16 +41,16 @@ const PACKAGES: [&str; 25] = [
     "xz-utils",
 ];
 
-/// A link that installing a package would have made.
+/// Makes a link that installing a package would have made.
 pub(super) fn link(folder: &Path, to: &str, from: &str) -> anyhow::Result<()> {
     std::os::unix::fs::symlink(to, folder.join(from)).with_context(|| format!("cannot create {from}"))
 }
 
-/// The folder.
+/// Folder of the tools.
 pub(super) struct Tools(PathBuf);
 
 impl Tools {
-    /// What is there, or made now.
+    /// Returns the folder, and makes it if needed.
     pub(super) fn get(apt: &mut Apt) -> anyhow::Result<Self> {
         let folder = apt.cache.join("tools");
         if !Apt::has_closed(&folder, &PACKAGES) {
@@ -59,17 +60,17 @@ impl Tools {
         Ok(Self(folder))
     }
 
-    /// The folder, which looks like a Debian system's root.
+    /// Returns the folder, which looks like a Debian system's root.
     pub(super) fn root(&self) -> &Path {
         &self.0
     }
 
-    /// A program of it, with its own loader and libraries.
+    /// Returns the command of a program of it, with its own loader and libraries.
     pub(super) fn command(&self, program: &str) -> Command {
         self.command_by(Command::new(self.loader()), program)
     }
 
-    /// A program of it that ends when we do, however we end.
+    /// Returns the command of a program of it that ends when this process does, however it ends.
     pub(super) fn child(&self, program: &str) -> Command {
         if !exists("setpriv") {
             return self.command(program);
@@ -86,13 +87,14 @@ impl Tools {
     fn command_by(&self, mut command: Command, program: &str) -> Command {
         let libraries = self.0.join("usr/lib/x86_64-linux-gnu");
         command.arg("--library-path").arg(&libraries).arg(self.0.join("usr").join(program));
-        // QEMU's parts must be of the same build as itself.
+        // QEMU's parts must be of the same build as QEMU itself.
         command.env("QEMU_MODULE_DIR", libraries.join("qemu"));
         command
     }
 
-    /// Builds `what` by a script with this folder as the whole system, in which `shown` (folder, place) appear. What it
-    /// printed. Needs root, for mounts that nobody else sees and that end with it.
+    /// Builds `what` by a script with this folder as the whole system, in which `shown` (folder, place)
+    /// appear. Returns what it printed. Needs root, for mounts that no other process sees and that end with
+    /// it.
     pub(super) fn build(&self, what: &str, shown: &[(&Path, &str)], script: &str) -> anyhow::Result<String> {
         let built = self.inside(shown, script)?.output().context("cannot run unshare")?;
         let log = text(&built.stdout);

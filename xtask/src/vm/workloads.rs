@@ -1,4 +1,4 @@
-//! The live ring's C programs, built for guests with the tools' compiler, so that the machine needs none of its own.
+//! Build of the live ring's C programs for guests with the tools' compiler, so that the machine needs none.
 
 use std::{
     fs,
@@ -14,7 +14,7 @@ const SOURCES: &str = "tests/workloads";
 /// Lines of name, source and options.
 const LIST: &str = "programs";
 
-/// Builds every program into `work`; their paths and names.
+/// Builds every program into `work`, and returns their paths and names.
 pub(super) fn build(
     tools: &Tools,
     architecture: Architecture,

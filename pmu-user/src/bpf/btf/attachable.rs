@@ -1,34 +1,35 @@
-//! The kernel's types that programs are attached by, as aya reads them.
+//! Kernel types that programs are attached through, as aya reads them.
 
 use super::{Btf, HEADER_BYTES, KIND_FUNC, KIND_FWD, KIND_TYPEDEF, MAGIC, TYPE_BYTES};
 
-/// What programs are attached by: tracepoints (include/trace/bpf_probe.h) and iterators (include/linux/bpf.h).
+/// Types that programs are attached through: tracepoints (include/trace/bpf_probe.h) and iterators
+/// (include/linux/bpf.h).
 const TRACEPOINT: (u32, &str) = (KIND_TYPEDEF, "btf_trace_");
 const ITERATOR: (u32, &str) = (KIND_FUNC, "bpf_iter_");
 
 /// Functions that programs are attached to.
 const FUNCTIONS: [&str; 4] = ["tg_throttle_down", "tg_unthrottle_up", "__blk_throtl_bio", "blk_throtl_bio"];
 
-/// Types of a kernel that programs are attached by.
+/// Types of a kernel that programs are attached through.
 #[derive(Debug)]
 pub struct Attachable {
-    /// Id, kind and name of each, ascending.
+    /// Id, kind and name of each type, ascending.
     types: Vec<(u32, u32, String)>,
 }
 
-/// Is a type of that kind, whose name begins like this, one that programs are attached by?
+/// Returns whether programs are attached through a type of that kind with a name that begins like this.
 pub(super) fn is_attachable(kind: u32, name_on: &[u8]) -> bool {
     let is_one = |(wanted, prefix): (u32, &str)| kind == wanted && name_on.starts_with(prefix.as_bytes());
     let is_function =
         |name: &&str| name_on.get(name.len()) == Some(&0) && name_on.starts_with(name.as_bytes());
-    // All begin so; most names do not.
+    // All such names begin so; most names do not.
     matches!(name_on.first(), Some(b'b' | b't' | b'_'))
         && ([TRACEPOINT, ITERATOR].into_iter().any(is_one)
             || kind == KIND_FUNC && FUNCTIONS.iter().any(is_function))
 }
 
 impl Btf {
-    /// The types that programs are attached by.
+    /// Returns the types that programs are attached through.
     #[must_use]
     pub fn attachable(&self) -> Attachable {
         let of = |&id: &u32| {
@@ -40,11 +41,12 @@ impl Btf {
 }
 
 impl Attachable {
-    /// What aya attaches programs on these tracepoints by; one that the kernel lacks is not there.
+    /// Returns the types through which aya attaches programs on these tracepoints. One that the kernel lacks
+    /// is left out.
     ///
     /// # Errors
     ///
-    /// aya does not take it.
+    /// aya rejects the types.
     pub fn of_tracepoints<'a>(
         &self,
         tracepoints: impl Iterator<Item = &'a str>,
@@ -52,26 +54,27 @@ impl Attachable {
         self.of(TRACEPOINT, tracepoints)
     }
 
-    /// What aya attaches programs to an iterator by, if the kernel has it.
+    /// Returns the types through which aya attaches programs to an iterator, if the kernel has it.
     ///
     /// # Errors
     ///
-    /// aya does not take it.
+    /// aya rejects the types.
     pub fn of_iterator(&self, iterator: &str) -> Result<aya::Btf, aya::BtfError> {
         self.of(ITERATOR, std::iter::once(iterator))
     }
 
-    /// Does the kernel have this function, of those that programs are attached to?
+    /// Returns whether the kernel has this function, one of those that programs are attached to.
     #[must_use]
     pub fn has_function(&self, name: &str) -> bool {
         self.types.iter().any(|(_, kind, called)| *kind == KIND_FUNC && called == name)
     }
 
-    /// What aya attaches programs to these functions by; one that the kernel lacks is not there.
+    /// Returns the types through which aya attaches programs to these functions. One that the kernel lacks is
+    /// left out.
     ///
     /// # Errors
     ///
-    /// aya does not take it.
+    /// aya rejects the types.
     pub fn of_functions<'a>(
         &self,
         functions: impl Iterator<Item = &'a str>,
@@ -79,8 +82,8 @@ impl Attachable {
         self.of((KIND_FUNC, ""), functions)
     }
 
-    /// Types with the ids that they have in the kernel, up to the last of those that are named: aya reads a table of a hundred thousand,
-    /// each of which takes 72 bytes, and looks through it once a program.
+    /// Returns types with their ids in the kernel, up to the last of the named ones. aya would read a table
+    /// of a hundred thousand types of 72 bytes each, and search it once per program.
     fn of<'a>(
         &self,
         (kind, prefix): (u32, &str),
@@ -94,7 +97,7 @@ impl Attachable {
     }
 }
 
-/// BTF of nameless types, but for those of this kind that are kept, by id.
+/// Returns BTF of nameless types, except for the kept ones of this kind, by id.
 fn bytes(kind: u32, kept: &[(u32, &str)]) -> Vec<u8> {
     let last = kept.iter().map(|(id, _)| *id).max().unwrap_or_default();
     let nameless = bytes_of([0, KIND_FWD << 24, 0]);
@@ -120,7 +123,7 @@ fn bytes(kind: u32, kept: &[(u32, &str)]) -> Vec<u8> {
     bytes
 }
 
-/// Three words as they are in memory.
+/// Returns three words as they are in memory.
 fn bytes_of(words: [u32; 3]) -> [u8; TYPE_BYTES] {
     let mut bytes = [0; TYPE_BYTES];
     bytes.chunks_exact_mut(4).zip(words).for_each(|(place, word)| place.copy_from_slice(&word.to_ne_bytes()));

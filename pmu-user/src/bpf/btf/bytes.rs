@@ -1,5 +1,6 @@
-//! The bytes of a kernel's types. The kernel's own file is mapped where that is possible, since Linux 6.16
-//! (kernel/bpf/sysfs_btf.c, `btf_sysfs_vmlinux_mmap`): a read gives a page, and a kernel's types take 1,500 of them.
+//! Bytes of a kernel's types. The kernel's own file is mapped where that is possible, since Linux 6.16
+//! (kernel/bpf/sysfs_btf.c, `btf_sysfs_vmlinux_mmap`). A read returns one page, and a kernel's types take
+//! 1,500 of them.
 
 use std::{ffi::c_void, io, ops::Deref, path::Path, ptr::NonNull};
 
@@ -7,34 +8,34 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::file::{open_regular, read_regular};
 
-/// Bytes that are here, or that the kernel shows.
+/// Bytes that were read, or that the kernel maps.
 #[derive(Debug)]
 pub(super) enum Bytes {
-    /// Read.
+    /// Bytes that were read.
     Here(Vec<u8>),
-    /// Mapped.
+    /// Bytes that are mapped.
     Shown(Shown),
 }
 
-/// A file of the kernel's, mapped to be read.
+/// File of the kernel, mapped for reading.
 #[derive(Debug)]
 pub(super) struct Shown {
     base: NonNull<c_void>,
     length: usize,
 }
 
-// SAFETY: the mapping belongs to the process, not to a thread, the value owns it, and nobody writes to it.
+// SAFETY: the mapping belongs to the process, not to a thread, the value owns it, and it is never written.
 unsafe impl Send for Shown {}
 // SAFETY: as above.
 unsafe impl Sync for Shown {}
 
 impl Bytes {
-    /// The file at `path`, read.
+    /// Reads the file at `path`.
     pub(super) fn read(path: &Path, bytes_max: u64) -> io::Result<Self> {
         read_regular(path, bytes_max).map(Self::Here)
     }
 
-    /// The same of a file that is in sysfs: only that is sure to stay as long as it is.
+    /// Maps a file in sysfs, or reads any other file. Only in sysfs the length is certain not to change.
     pub(super) fn of_kernel(path: &Path, bytes_max: u64) -> io::Result<Self> {
         match Shown::new(path, bytes_max) {
             Some(shown) => Ok(Self::Shown(shown)),
@@ -65,12 +66,12 @@ impl Shown {
     }
 }
 
-/// `SYSFS_MAGIC`, include/uapi/linux/magic.h.
+/// File system type `SYSFS_MAGIC`, include/uapi/linux/magic.h.
 const SYSFS_MAGIC: rustix::fs::FsWord = 0x6265_6572;
 
 impl Drop for Shown {
     fn drop(&mut self) {
-        // SAFETY: it was mapped so, and nothing refers to it any more.
+        // SAFETY: it was mapped so, and nothing refers to it any longer.
         let _ = unsafe { munmap(self.base.as_ptr(), self.length) };
     }
 }
@@ -81,7 +82,8 @@ impl Deref for Bytes {
     fn deref(&self) -> &[u8] {
         match self {
             Self::Here(bytes) => bytes,
-            // SAFETY: as many bytes are mapped as long as the value lives, and the kernel's types never change.
+            // SAFETY: as many bytes are mapped as long as the value lives, and the kernel's types never
+            // change.
             Self::Shown(Shown { base, length }) => unsafe {
                 std::slice::from_raw_parts(base.as_ptr().cast_const().cast(), *length)
             },

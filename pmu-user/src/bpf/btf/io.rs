@@ -1,18 +1,18 @@
-//! Where the fields are that the programs for I/O need.
+//! Offsets of the fields that the programs for I/O need.
 
 use pmu_common::{config::ABSENT, io::config::IoOffsets};
 
 use super::{BIO, Btf, BtfError, ISSUE, TYPE_BYTES};
 
-/// The I/O controller among the enumerated ones.
+/// Name of the I/O controller in the enumeration.
 const IO_CONTROLLER: &str = "io_cgrp_id";
 
 impl Btf {
-    /// Everything that the programs for I/O need to find.
+    /// Returns all offsets that the programs for I/O need.
     ///
     /// # Errors
     ///
-    /// A field that they cannot do without is missing. Optional ones become [`ABSENT`].
+    /// A required field is missing. Optional ones become [`ABSENT`].
     pub fn io_offsets(&self) -> Result<IoOffsets, BtfError> {
         let need = |name: &str, path: &str| {
             self.offset(name, path).ok_or_else(|| BtfError::NoField(format!("{name}.{path}")))
@@ -67,8 +67,8 @@ impl Btf {
         })
     }
 
-    /// Offset of the I/O controller's state in a task's set of them. None unless everything that leads from a request
-    /// to such a state is there.
+    /// Returns the offset of the I/O controller's state in a task's set of states. Returns `None` unless all
+    /// fields that lead from a request to such a state exist.
     fn controlled(&self) -> Option<u32> {
         self.offset("bio", "bi_blkg")?;
         self.offset("blkcg_gq", "blkcg")?;
@@ -77,7 +77,7 @@ impl Btf {
         Some(self.offset("css_set", "subsys")? + 8 * controller)
     }
 
-    /// Value of a name in an enumeration.
+    /// Returns the value of a name in an enumeration.
     fn enumerated(&self, id: u32, name: &str) -> Option<u32> {
         let at = self.at(id)?;
         let (_, values) = self.kind(at)?;
@@ -87,18 +87,19 @@ impl Btf {
         self.u32_at(found + 4)
     }
 
-    /// Which argument of the tracepoints of block requests is the request? It came after its queue before Linux 5.11.
+    /// Returns the index of the request among the arguments of the tracepoints of block requests. It came
+    /// after its queue before Linux 5.11.
     pub(in crate::bpf) fn request_argument(&self) -> u32 {
         self.follows_queue(ISSUE)
     }
 
-    /// Which argument of `block_bio_queue` is the bio?
+    /// Returns the index of the bio among the arguments of `block_bio_queue`.
     pub(in crate::bpf) fn bio_argument(&self) -> u32 {
         self.follows_queue(BIO)
     }
 
     fn follows_queue(&self, tracepoint: &str) -> u32 {
-        /// The first is the kernel's own, then the queue.
+        /// Index of the argument after the queue. The first is the kernel's own, then comes the queue.
         const AFTER_QUEUE: usize = 2;
         let after = self.tracepoints.get(tracepoint).and_then(|&id| self.parameter(id, AFTER_QUEUE));
         u32::from(after.is_some())

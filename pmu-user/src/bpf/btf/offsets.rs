@@ -1,15 +1,15 @@
-//! Where the fields are that programs read.
+//! Offsets of the fields that programs read.
 
 use pmu_common::config::{ABSENT, Offsets};
 
 use super::{Btf, BtfError};
 
 impl Btf {
-    /// Everything the programs need to find.
+    /// Returns all offsets that the programs need.
     ///
     /// # Errors
     ///
-    /// A field that pmbpf cannot do without is missing. Optional ones become [`ABSENT`].
+    /// A required field is missing. Optional ones become [`ABSENT`].
     pub fn offsets(&self) -> Result<Offsets, BtfError> {
         let need = |name: &str, path: &str| self.needed(name, path);
         let want = |name: &str, path: &str| self.offset(name, path).unwrap_or(ABSENT);
@@ -72,31 +72,33 @@ impl Btf {
         })
     }
 
-    /// A field that pmbpf cannot do without.
+    /// Returns the offset of a required field.
     fn needed(&self, name: &str, path: &str) -> Result<u32, BtfError> {
         self.offset(name, path).ok_or_else(|| BtfError::NoField(format!("{name}.{path}")))
     }
 
-    /// A field that kernels call by different names: the first that is there.
+    /// Returns the offset of a field with different names in different kernels: the first that exists.
     fn first(&self, name: &str, paths: [&str; 2]) -> Option<u32> {
         paths.iter().find_map(|path| self.offset(name, path))
     }
 
-    /// The clock that throttling is timed by: since Linux 6.6 the one that `cpu.stat` is from, before that of tasks.
+    /// Returns the clock that throttling is timed by: since Linux 6.6 the one that `cpu.stat` uses, before
+    /// that of tasks.
     fn throttled_clock(&self) -> Option<u32> {
         let is_whole = self.offset("cfs_rq", "throttled_clock_self").is_some();
         self.offset("rq", if is_whole { "clock" } else { "clock_task" })
     }
 
-    /// An argument of the system call that a task is in: x86-64's register with this name, AArch64's with this number.
+    /// Returns an argument of the system call that a task is in: the register with this name on x86-64, with
+    /// this number on AArch64.
     fn argument(&self, register: &str, number: u32) -> Option<u32> {
         let numbered = || self.offset("pt_regs", "regs").map(|first| first + 8 * number);
         self.offset("pt_regs", register).or_else(numbered)
     }
 
-    /// What the hypervisor took from a CPU. The first is there only with CONFIG_PARAVIRT_TIME_ACCOUNTING, which Debian
-    /// leaves out; the second moves on at the CPU's ticks (kernel/sched/cputime.c, `steal_account_process_time`), which
-    /// is soon enough.
+    /// Returns the time that the hypervisor took from a CPU. The first field exists only with
+    /// CONFIG_PARAVIRT_TIME_ACCOUNTING, which Debian leaves out. The second is updated at the CPU's ticks
+    /// (kernel/sched/cputime.c, `steal_account_process_time`), which is soon enough.
     pub(super) fn steal(&self) -> Option<u32> {
         self.first("rq", ["prev_steal_time_rq", "prev_steal_time"])
     }

@@ -1,13 +1,13 @@
-//! Per-CPU variables: how far one is from another, which is the same on every CPU.
+//! Per-CPU variables: the distance from one to another, which is the same on every CPU.
 
 use super::{Btf, TYPE_BYTES};
 
-/// The section that holds them all.
+/// Section that holds all per-CPU variables.
 pub(super) const SECTION: &str = ".data..percpu";
 
 impl Btf {
-    /// From a CPU's `hrtimer_bases` to its `__irq_regs` (lib/irq_regs.c), modulo 2³²; `None` where a kernel does not tell, or
-    /// what else is needed to reach the registers is not there.
+    /// Returns the distance from a CPU's `hrtimer_bases` to its `__irq_regs` (lib/irq_regs.c), modulo 2³².
+    /// Returns `None` where a kernel's types lack it, or lack another field that leads to the registers.
     pub(super) fn interrupted_registers(&self) -> Option<u32> {
         self.offset("hrtimer", "base")?;
         self.offset("hrtimer_clock_base", "cpu_base")?;
@@ -15,12 +15,12 @@ impl Btf {
         Some(self.per_cpu("__irq_regs")?.wrapping_sub(self.per_cpu("hrtimer_bases")?))
     }
 
-    /// Offset of what tells user code from the kernel's in saved registers.
+    /// Returns the offset of the field of saved registers that distinguishes user mode from kernel mode.
     pub(super) fn mode(&self) -> Option<u32> {
         ["cs", "pstate"].iter().find_map(|field| self.offset("pt_regs", field))
     }
 
-    /// Offset of a variable in the section (struct btf_var_secinfo: type, offset, size).
+    /// Returns the offset of a variable in the section (struct btf_var_secinfo: type, offset, size).
     fn per_cpu(&self, name: &str) -> Option<u32> {
         let at = self.per_cpu?;
         let (_, variables) = self.kind(at)?;
@@ -53,13 +53,13 @@ mod tests {
         "__irq_regs",
     ];
 
-    /// Where a name begins among the strings.
+    /// Returns the offset of a name among the strings.
     fn at(name: &str) -> u32 {
         let before = NAMES.iter().take_while(|other| **other != name);
         before.map(|name| name.len() as u32 + 1).sum()
     }
 
-    /// Structs with one member each, two variables, and a section with the second at `offset`.
+    /// Returns BTF with structs of one member each, two variables, and a section with the second at `offset`.
     fn kernel(section: &str, offset: u32) -> Btf {
         let int = [at("int"), 1 << 24, 4, 32];
         let with = |name, member, bits| [at(name), KIND_STRUCT << 24 | 1, 256, at(member), 1, bits];
@@ -97,7 +97,7 @@ mod tests {
         let path = std::path::Path::new("/sys/kernel/btf/vmlinux");
         if path.exists() {
             let btf = Btf::read(path).unwrap();
-            // Not every kernel's BTF has its variables (pahole 1.18 to 1.21 could not).
+            // Not every kernel's BTF has its variables (pahole 1.18 to 1.21 could not write them).
             assert_eq!(btf.interrupted_registers().is_some(), btf.per_cpu("hrtimer_bases").is_some());
         }
     }

@@ -1,8 +1,9 @@
-//! A BTF of our own making, and the kernel's.
+//! Tests with a made-up BTF, and with the kernel's.
 
 use super::{Btf, EXPIRE, KIND_FUNC_PROTO, KIND_PTR, KIND_STRUCT, KIND_TYPEDEF, KIND_UNION, SWITCH};
 
-/// A BTF blob of types, each a name and the words after it. Type 1 is an `int`. Names are found by themselves.
+/// Returns a BTF blob of types, each a name and the words after it. Type 1 is an `int`. Offsets of names are
+/// computed.
 pub(super) fn btf_of(names: &[&str], types: &[&[u32]]) -> Vec<u8> {
     let strings: String = names.iter().flat_map(|name| [name, "\0"]).collect();
     let bytes_of = |words: &[u32]| words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<u8>>();
@@ -16,20 +17,21 @@ pub(super) fn btf_of(names: &[&str], types: &[&[u32]]) -> Vec<u8> {
 
 const INT: [u32; 4] = [1, 1 << 24, 4, 32];
 
-/// `int`, `union { int a; int b; }` without a name, and `struct rq { int first; union { a, b } }`.
+/// Returns BTF of `int`, `union { int a; int b; }` without a name, and
+/// `struct rq { int first; union { a, b } }`.
 fn blob() -> Vec<u8> {
     let union_ = [0, KIND_UNION << 24 | 2, 4, 14, 1, 0, 16, 1, 0];
     let rq = [5, KIND_STRUCT << 24 | 2, 8, 8, 1, 0, 0, 2, 32];
     btf_of(&["", "int", "rq", "first", "a", "b"], &[&INT, &union_, &rq])
 }
 
-/// `hrtimer_expire_entry(void *, void *, now)`.
+/// Returns BTF of `hrtimer_expire_entry(void *, void *, now)`.
 fn expire_entry(now: u32) -> Btf {
     let pointer = [0, KIND_PTR << 24, 0];
     let function = [0, KIND_FUNC_PROTO << 24 | 3, 0, 0, 2, 0, 2, 0, now];
     let tracepoint = [5, KIND_TYPEDEF << 24, 5];
     let to_function = [0, KIND_PTR << 24, 4];
-    // The function is type 4, for between it and the pointer stands the time's own type.
+    // The function is type 4, because the time's own type stands between it and the pointer.
     let time = [1, KIND_TYPEDEF << 24, 1];
     let types: [&[u32]; 6] = [&INT, &pointer, &time, &function, &to_function, &tracepoint];
     Btf::parse(btf_of(&["", "int", EXPIRE], &types)).unwrap()

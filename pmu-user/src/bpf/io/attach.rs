@@ -1,4 +1,4 @@
-//! Where each program for I/O is attached: to a tracepoint, or to the first cgroup.
+//! Places where each program for I/O is attached: a tracepoint, or the first cgroup.
 
 use std::{fs::File, io, path::Path};
 
@@ -14,8 +14,8 @@ use crate::{
     machine::cgroup::Layout,
 };
 
-/// Programs and their tracepoints. Completions come first and what begins last, so that nothing is remembered of a
-/// request whose end nobody would see.
+/// Programs and their tracepoints. Completions are attached first and starts last, so that no state is kept
+/// of a request with an end that is not observed.
 const TRACEPOINTS: [(&str, &str); 5] = [
     (program::COMPLETE, "block_rq_complete"),
     (program::MERGE, "block_rq_merge"),
@@ -24,23 +24,23 @@ const TRACEPOINTS: [(&str, &str); 5] = [
     (program::INSERT, "block_rq_insert"),
 ];
 
-/// The same for bios.
+/// Programs and tracepoints of bios.
 const BIOS: [(&str, &str); 2] =
     [(program::BIO_COMPLETE, "block_bio_complete"), (program::BIO_QUEUE, "block_bio_queue")];
 
-/// The same where limits of bios are timed.
+/// Program and tracepoint where limits of bios are timed.
 const LIMITS: [(&str, &str); 1] = [(program::BIO_GO, "block_bio_queue")];
 
-/// The same for targets that are cgroups.
+/// Programs and tracepoints for targets that are cgroups.
 const CGROUPS: [(&str, &str); 2] =
     [(program::CGROUP_REMOVE, "cgroup_rmdir"), (program::CGROUP_CREATE, "cgroup_mkdir")];
 
-/// Programs on packets, and which packets.
+/// Programs on packets, and the direction of the packets.
 const PACKETS: [(&str, CgroupSkbAttachType); 2] =
     [(program::RECEIVE, CgroupSkbAttachType::Ingress), (program::SEND, CgroupSkbAttachType::Egress)];
 
 impl IoObject {
-    /// Has the kernel verify the programs that are wanted. Those on packets may fail: the others count without them.
+    /// Makes the kernel verify the wanted programs. Those on packets may fail: the others count without them.
     pub(super) fn load_programs(&mut self, types: Option<&Attachable>) -> Result<(), LoadError> {
         let named = self.tracepoints().map(|(_, tracepoint)| tracepoint);
         let all = types;
@@ -50,7 +50,7 @@ impl IoObject {
             self.loaded.load_tracepoint(name, tracepoint, types.as_ref())?;
         }
         if let Some((function, types)) = self.limit.zip(all) {
-            // Some kernels let no program on a function: what limits hold back is then in no latency.
+            // Some kernels allow no program on a function: time held back by limits is then in no latency.
             if self.loaded.load_functions(&[(program::BIO_LIMIT, function)], types).is_err() {
                 self.limit = None;
             }
@@ -61,7 +61,7 @@ impl IoObject {
         Ok(())
     }
 
-    /// Programs on tracepoints that are wanted.
+    /// Returns the wanted programs on tracepoints.
     fn tracepoints(&self) -> impl Iterator<Item = (&'static str, &'static str)> + use<> {
         let requests = if self.parts.has_block() { &TRACEPOINTS[..] } else { &[] };
         let bios = if self.parts.has_block() && self.bios == Bios::Counted { &BIOS[..] } else { &[] };
@@ -96,7 +96,7 @@ impl IoObject {
         for (name, direction) in PACKETS {
             let top = mount.ok_or_else(missing).and_then(File::open);
             let top = top.map_err(|error| LoadError::Attach { name, error })?;
-            // A link takes no mode: programs that are attached by links all run.
+            // A link takes no mode: all programs that are attached by links run.
             let attached =
                 self.loaded.program::<CgroupSkb>(name)?.attach(top, direction, CgroupAttachMode::Single);
             attached.map_err(|error| unattached(name, error))?;

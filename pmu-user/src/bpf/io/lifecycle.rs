@@ -1,30 +1,33 @@
-//! The lifecycle of a slot: one whose owner is gone is used again, while the programs run.
+//! Lifecycle of a slot: the slot of an owner that is gone is reused, while the programs run.
 //!
-//! A slot may be given to someone else when nothing can count there for its former owner any more. A program may have
-//! its number from the map of keys, from `IO_RECENT`, or from the table of requests in flight, and each of them may be
-//! at work on what it read before it was taken away. So each is taken away in turn, and each time a *grace period* passes:
-//! whatever program ran when it began has ended when it is over.
+//! A slot may be given to another owner when nothing can count there for its former owner any longer. A
+//! program may have its number from the map of keys, from `IO_RECENT`, or from the table of requests in
+//! flight. It may still be using the number when its source is removed. So each source is removed in turn,
+//! and each time a *grace period* passes: every program that ran when it began has ended when it is over.
 //!
 //! ```text
 //! chosen ─► Forgotten ─► Uncached ─► Counted ─► given up, free
 //! ```
 //!
-//! 1. *Forgotten*: the slots' keys are deleted. A program that found one before may still write it to `IO_RECENT` or to
-//!    a request, and may still let another key share it. After the grace period none does; keys that came in meanwhile
-//!    are deleted, too, and a grace period passes again until there are none.
-//! 2. *Uncached*: rows of `IO_RECENT` with the slots are cleared. Only what found a key writes such rows, so none comes
-//!    back. After the grace period no program has a slot's number but from a request in flight.
-//! 3. *Counted*: slots of requests in flight have to wait: there will be no new ones, and the old ones end. Those of
-//!    none wait for a last grace period, because a completion marks its request as ended first and counts it then.
-//! 4. What the slot has counted is read for the last time and told in the next drain; its rows are cleared, and it is
-//!    offered again.
+//! 1. *Forgotten*: the slots' keys are deleted. A program that found one before may still write it to
+//!    `IO_RECENT` or to a request, and may still let another key share it. After the grace period none does.
+//!    Keys that were added in between are deleted, too, and a grace period passes again until there are none.
+//! 2. *Uncached*: rows of `IO_RECENT` with the slots are cleared. Only programs that found a key write such
+//!    rows, so none reappears. After the grace period programs have a slot's number only from a request in
+//!    flight.
+//! 3. *Counted*: slots of requests in flight have to wait: there will be no new ones, and the old ones end.
+//!    Slots without requests wait for a last grace period, because a completion marks its request as ended
+//!    first and counts it then.
+//! 4. The slot's counts are read for the last time and reported in the next drain. Its rows are cleared, and
+//!    it is offered again.
 //!
-//! Nothing of this depends on the owner being gone. A cgroup that was removed can still own writeback; its key, once
-//! deleted, gets a new slot as any new one does, and whoever subtracts drains adds up what has the same key. That an
-//! owner is gone only says that this will be rare. A preallocated element of the map of keys may be used for another key
-//! as soon as it is deleted, so a program that found the old key at that very moment may read the new key's slot, and
-//! write it to `IO_RECENT`: rows there with deleted keys are cleared likewise. What remains is a request whose start the
-//! kernel left out, which is told: if its device gives it back, it is taken for the one that was there before.
+//! None of this depends on the owner being gone. A cgroup that was removed can still own writeback. Its key,
+//! once deleted, gets a new slot like any new one, and the reader of two drains adds up rows with the same
+//! key. An owner being gone only means that this is rare. A preallocated element of the map of keys may be
+//! reused for another key as soon as it is deleted. So a program that found the old key at that very moment
+//! may read the new key's slot, and write it to `IO_RECENT`: rows there with deleted keys are cleared
+//! likewise. One case remains: a request with a start that the kernel skipped, which is reported. If its
+//! device requeues it, it is taken for the former request.
 
 #[cfg(test)]
 mod tests;
@@ -35,68 +38,68 @@ use pmu_common::io::IoKey;
 
 use crate::bpf::LoadError;
 
-/// Between two looks for owners that are gone. Their rows must not have changed from one to the next.
+/// Time between two looks for owners that are gone. Their rows must not have changed from one to the next.
 const LOOK_NS: u64 = 500_000_000;
-/// The same if there are nearly no slots left.
+/// Time between two looks if nearly no slots are left.
 const LOOK_UNDER_PRESSURE_NS: u64 = 100_000_000;
-/// An owner who exists, but has done nothing for so long, may lose his slot if there are nearly none left.
+/// Idle time after which an existing owner may lose its slot if nearly none are left.
 const IDLE_NS: u64 = 60_000_000_000;
-/// Between two times at which owners who share a row get another chance.
+/// Time between two retries for owners that share a row.
 const UNSHARE_NS: u64 = 10_000_000_000;
 
-/// What recycling does to the rows of one kind.
+/// Operations of recycling on the rows of one kind.
 pub(super) trait Rows {
-    /// Slots that owners may have: those from 1 to below this one.
+    /// Returns the limit of the slots that owners may have: those from 1 to below it.
     fn owner_slots(&self) -> u32;
-    /// All slots, those that are kept for common rows included.
+    /// Returns the number of slots, those that are kept for common rows included.
     fn slots(&self) -> u32;
-    /// Who has the slot; its device is 0 if nobody has.
+    /// Returns the owner of the slot; its device is 0 if the slot is free.
     fn key(&self, slot: u32) -> IoKey;
-    /// Changes whenever the slot counts.
+    /// Returns a number that changes whenever the slot counts.
     fn changes(&self, slot: u32) -> u64;
-    /// Does the slot's key lead to it?
+    /// Returns whether the slot's key leads to it.
     fn is_published(&self, slot: u32) -> bool;
-    /// Deletes the keys of slots; the slots that had any.
+    /// Deletes the keys of slots. Returns the slots that had any.
     fn forget(&mut self, slots: &BTreeSet<u32>) -> Result<BTreeSet<u32>, LoadError>;
     /// Clears rows of `IO_RECENT` with these slots or keys.
     fn forget_recent(&mut self, slots: &BTreeMap<u32, IoKey>) -> Result<(), LoadError>;
-    /// Deletes the keys of owners who share a row with others.
+    /// Deletes the keys of owners that share a row with others.
     fn unshare(&mut self) -> Result<(), LoadError>;
-    /// Clears rows of `IO_RECENT` whose key is not that of their slot.
+    /// Clears rows of `IO_RECENT` with a key that is not that of their slot.
     fn unshare_recent(&mut self) -> Result<(), LoadError>;
-    /// Those of `slots` that requests in flight will be counted in.
+    /// Returns those of `slots` that requests in flight will be counted in.
     fn held(&self, slots: &BTreeSet<u32>) -> BTreeSet<u32>;
     /// Reads slots for the last time, clears their rows and offers them.
     fn give_up(&mut self, slots: &BTreeSet<u32>);
-    /// A grace period begins.
+    /// Begins a grace period.
     fn begin_grace(&mut self);
-    /// Is it over?
+    /// Returns whether the grace period is over.
     fn is_grace_over(&mut self) -> bool;
 }
 
-/// May a row be given up?
+/// Decision on whether a row may be given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Eviction {
-    /// Its owner or its device is gone.
+    /// The owner or the device of the row is gone.
     Gone,
-    /// Both are there, and a second row of the same owner would be the same to whoever reads it.
+    /// Both exist, and a second row of the same owner would be the same to the reader.
     Replaceable,
-    /// It stays.
+    /// The row stays.
     Stays,
 }
 
-/// How far the slots of [`Lifecycle::batch`] are.
+/// Stage of the slots of [`Lifecycle::batch`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Idle,
     Forgotten,
     Uncached,
     Counted,
-    /// No slots, but owners who shared one: see [`Lifecycle::unshare`].
+    /// No slots, but owners that shared one: see [`Lifecycle::unshare`].
     Unshared,
 }
 
-/// A row as it was at the last look.
+/// State of a row at the last look.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     key: IoKey,
@@ -104,21 +107,21 @@ struct Seen {
     since_ns: u64,
 }
 
-/// Which slots of one kind are on their way to be used again.
+/// Slots of one kind that are on their way to reuse.
 #[derive(Debug)]
 pub(super) struct Lifecycle {
     stage: Stage,
-    /// Slots on their way, and whose they were.
+    /// Slots on their way, and their former owners.
     batch: BTreeMap<u32, IoKey>,
-    /// Forgotten and uncached, but of requests in flight.
+    /// Slots that are forgotten and uncached, but have requests in flight.
     held: BTreeMap<u32, IoKey>,
-    /// Empty unless slots run low.
+    /// Rows at the last look. Empty unless slots run low.
     seen: BTreeMap<u32, Seen>,
     looked_ns: Option<u64>,
     is_short: bool,
-    /// How often an owner had been refused a row, and when, when those who were got another chance.
+    /// Refusals of rows so far, and the time, at the last retry for refused owners.
     unshared: (u64, u64),
-    /// Owners who share a row may be targets by now.
+    /// Whether owners that share a row may be targets by now.
     judges_again: bool,
 }
 
@@ -136,23 +139,24 @@ impl Lifecycle {
         }
     }
 
-    /// Has owners who share a row, as those do that are no targets, get one of their own if they are to have one by now.
+    /// Schedules a retry for owners that share a row, as non-targets do: they get a separate row if they are
+    /// to have one by now.
     pub(super) const fn judge_again(&mut self) {
         self.judges_again = true;
     }
 
-    /// Are slots on their way?
+    /// Returns whether slots are on their way.
     pub(super) const fn is_busy(&self) -> bool {
         !matches!(self.stage, Stage::Idle)
     }
 
-    /// Was more than half of the slots in use at the last look?
+    /// Returns whether more than half of the slots were in use at the last look.
     pub(super) const fn is_short(&self) -> bool {
         self.is_short
     }
 
-    /// Chooses slots if they run low. An ordinary run has enough of them, and this does nothing but count them. `refused`:
-    /// how often an owner got none so far.
+    /// Chooses slots if they run low. An ordinary run has enough of them, and this only counts them.
+    /// `refused`: the number of times that an owner got none so far.
     pub(super) fn look(
         &mut self,
         rows: &mut impl Rows,
@@ -190,7 +194,7 @@ impl Lifecycle {
             }
             let fate = fate(&seen.key);
             let may_go = fate == Eviction::Gone || fate == Eviction::Replaceable && quiet_ns >= idle_ns;
-            // One that its key does not lead to is being allocated at this moment, or given back.
+            // A slot without a key that leads to it is being allocated or returned at this moment.
             if may_go && rows.is_published(slot) {
                 self.batch.insert(slot, seen.key);
             }
@@ -200,9 +204,9 @@ impl Lifecycle {
         self.begin(rows)
     }
 
-    /// Gives owners who share a row another chance, because there is room now. Without this, a key that was refused once
-    /// shares for ever, and keys of owners who are gone fill their map. The shared row stays, so nothing has to be waited
-    /// for, but for what a program may have read of a deleted key: see above.
+    /// Retries owners that share a row, because there is room now. Without this, a key that was refused once
+    /// shares forever, and keys of owners that are gone fill their map. The shared row stays. So the only
+    /// wait is for what a program may have read of a deleted key: see above.
     fn unshare(&mut self, rows: &mut impl Rows, now_ns: u64, refused: u64) -> Result<(), LoadError> {
         let is_due = now_ns >= self.unshared.1.saturating_add(UNSHARE_NS);
         if refused <= self.unshared.0 || !is_due || self.is_busy() {
@@ -236,7 +240,7 @@ impl Lifecycle {
         forgotten.map(drop)
     }
 
-    /// Does what is next, if it can be done yet. What fails is tried again.
+    /// Takes the next step, if it is possible yet. A failed step is retried.
     pub(super) fn advance(&mut self, rows: &mut impl Rows) -> Result<(), LoadError> {
         if !self.is_busy() || !rows.is_grace_over() {
             return Ok(());
@@ -280,7 +284,7 @@ fn slots(batch: &BTreeMap<u32, IoKey>) -> BTreeSet<u32> {
     batch.keys().copied().collect()
 }
 
-/// Do two keys name the same owner?
+/// Returns whether two keys are of the same owner.
 pub(super) const fn is_same(left: &IoKey, right: &IoKey) -> bool {
     left.device == right.device && left.owner == right.owner
 }

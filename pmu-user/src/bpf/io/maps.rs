@@ -1,4 +1,4 @@
-//! The maps: how large, and each in the form that its reader needs.
+//! Maps of the programs for I/O: their sizes, and each in the form that its reader needs.
 
 use aya::maps::{Array, HashMap, MapData};
 use pmu_common::{
@@ -21,27 +21,28 @@ use crate::{
     machine::Machine,
 };
 
-/// Memory that rows of requests, and of packets, may take.
+/// Largest memory of the rows of requests, and of packets.
 const BLOCK_BYTES_MAX: usize = 64 << 20;
 const NET_BYTES_MAX: usize = 16 << 20;
-/// Slots, whatever the number of CPUs.
+/// Limits of the number of slots, for any number of CPUs.
 const BLOCK_SLOTS: (usize, usize) = (64, 1024);
 const NET_SLOTS: (usize, usize) = (256, 4096);
-/// Requests in flight that there is room for, per CPU and in all. A device's queues are seldom deeper than a thousand.
+/// Room for requests in flight, per CPU and in all. A device's queues are seldom deeper than a thousand.
 const IN_FLIGHT_PER_CPU: u32 = 4096;
 const IN_FLIGHT: (u32, u32) = (8192, 131_072);
-/// Bios that limits hold back, where they are timed; those that were held back and became part of another's request, too.
+/// Room for bios that limits hold back, where they are timed, including those that were then merged into
+/// another request.
 pub(super) const HELD: u32 = 8192;
 /// Identities kept for each slot: owners that share a row have one each.
 const IDENTITIES_PER_SLOT: u32 = 4;
 
-/// Keys of a cgroup among targets: its path, and the id that it has in this life.
+/// Keys of a cgroup among targets: its path, and its present id.
 const KEYS_PER_CGROUP: usize = 2;
 
-/// Cgroups that become targets later and are there at the same time.
+/// Cgroups that become targets later and exist at the same time.
 const LATER: u32 = 4096;
 
-/// Entries per map.
+/// Returns the entries per map.
 pub(super) fn sizes(wanted: &IoOptions, machine: &Machine, held: u32) -> Sizes {
     let cpus = machine.cpu.possible;
     let slots = |bytes_max: usize, (min, max): (usize, usize), slot_bytes: usize| {
@@ -80,17 +81,17 @@ pub(super) fn sizes(wanted: &IoOptions, machine: &Machine, held: u32) -> Sizes {
     ])
 }
 
-/// Histograms of a kind that a slot has.
+/// Returns the number of histograms of a kind per slot.
 pub(super) fn lanes(machine: &Machine) -> u32 {
     machine.cpu.possible.next_power_of_two().min(LANES_MAX)
 }
 
-/// Slots below which owners get rows; the others are for what a device's owners share.
+/// Returns the limit below which slots are for owners; the others are for rows that a device's owners share.
 pub(super) const fn owner_slots(slots: u32) -> u32 {
     slots - slots / 4
 }
 
-/// The maps that user space touches.
+/// Maps that user space accesses.
 pub(super) struct Maps {
     pub(super) cpus: Mapped<IoCpu>,
     pub(super) in_flight: Mapped<InFlight>,
@@ -120,18 +121,18 @@ impl Maps {
         })
     }
 
-    /// Rows of a slot that exist per CPU.
+    /// Returns the rows of a slot that exist per CPU.
     pub(super) fn by_cpu(&self, slot: u32) -> std::ops::Range<usize> {
         let cpus = self.cpus.len();
         slot as usize * cpus..(slot as usize + 1) * cpus
     }
 
-    /// Whose I/O is not wanted any more.
+    /// Removes a target with I/O that is no longer wanted.
     pub(super) fn remove_target(&mut self, id: u64) {
         let _ = self.targets.remove(&id);
     }
 
-    /// Names whose I/O is wanted.
+    /// Adds targets with wanted I/O.
     pub(super) fn add_targets(&mut self, ids: impl Iterator<Item = u64>) -> Result<(), LoadError> {
         for id in ids {
             self.targets.insert(id, 0, 0).map_err(|error| failed(names::TARGETS, error))?;

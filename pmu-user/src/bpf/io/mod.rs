@@ -1,4 +1,4 @@
-//! The programs for I/O: block requests and packets of sockets. An object of its own, with its own maps.
+//! Programs for I/O: block requests and packets of sockets. They are a separate object, with separate maps.
 //!
 //! ```text
 //! IoObject::open(wanted) → drain() → Traffic … ; dropping it detaches and frees everything
@@ -39,25 +39,26 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// Whose I/O gets rows of its own. Everyone else's is in rows of the device, so that its totals stay.
+/// Owners of I/O that get separate rows. All other I/O is in rows of the device, so that its totals stay
+/// complete.
 #[derive(Clone, Debug)]
 pub enum Wanted {
-    /// Everybody's: of processes or of cgroups.
+    /// I/O of all processes or of all cgroups.
     Everybody(By),
-    /// That of these processes; packets have cgroups only, whichever.
+    /// I/O of these processes; packets have cgroups only in any case.
     Processes(Vec<u32>, Inherit),
-    /// That of these cgroups. Those below them are found by themselves.
+    /// I/O of these cgroups. The programs find those below them.
     Cgroups(Vec<Cgroup>, Descend),
 }
 
-/// What is counted.
+/// Parts of the I/O that are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parts {
-    /// Block requests.
+    /// Block requests only.
     Block,
-    /// Packets of sockets.
+    /// Packets of sockets only.
     Net,
-    /// Both.
+    /// Both of these parts.
     Both,
 }
 
@@ -71,44 +72,45 @@ impl Parts {
     }
 }
 
-/// What to load, beyond how.
+/// Objects to load, apart from the way.
 #[derive(Clone, Debug)]
 pub struct IoOptions {
-    /// Whose I/O.
+    /// Owners of the wanted I/O.
     pub wanted: Wanted,
-    /// What of it.
+    /// Parts of the I/O.
     pub parts: Parts,
-    /// Of devices that make no requests, too?
+    /// Whether devices that make no requests are counted, too.
     pub bios: Bios,
 }
 
-/// Are bios of devices counted that make no requests of them (dm, md, zram)? Every bio of any device costs a little
-/// more then.
+/// Whether bios of devices that make no requests (dm, md, zram) are counted. If so, every bio of any device
+/// costs a little more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bios {
-    /// They are.
+    /// Such devices have rows.
     Counted,
     /// Such devices have no rows.
     Ignored,
 }
 
 impl Bios {
-    /// Counted if there is such a device: see [`without_requests`](crate::machine::disk::without_requests).
+    /// Returns `Counted` if there is such a device: see
+    /// [`without_requests`](crate::machine::disk::without_requests).
     #[must_use]
     pub const fn if_any(devices: &[Untrusted]) -> Self {
         if devices.is_empty() { Self::Ignored } else { Self::Counted }
     }
 }
 
-/// The loaded programs and their maps. Dropping it detaches and frees everything: nothing is pinned.
+/// Loaded programs and their maps. Dropping it detaches and frees everything: nothing is pinned.
 pub struct IoObject {
-    /// What every object can tell.
+    /// Part that is common to all objects.
     pub loaded: Loaded,
     parts: Parts,
     bios: Bios,
-    /// The function that checks limits of bios, where those are timed.
+    /// Function that checks limits of bios, where those are timed.
     limit: Option<&'static str>,
-    /// Are cgroups the targets?
+    /// Whether cgroups are the targets.
     has_cgroups: bool,
     by: By,
     maps: Maps,
@@ -117,20 +119,22 @@ pub struct IoObject {
     without_bios: Option<LoadError>,
 }
 
-/// The function that checks limits of bios, if it is to be seen how long they hold bios back: some cgroup has one.
+/// Returns the function that checks limits of bios, if some cgroup has one: then the time that limits hold
+/// bios back is measured.
 fn must_time_limits(wanted: &IoOptions, machine: &Machine, facts: &Facts) -> Option<&'static str> {
     let types = facts.types.as_ref().filter(|_| wanted.parts.has_block())?;
     let limit = program::LIMITS.into_iter().find(|function| types.has_function(function))?;
     machine.cgroups.has_io_limits().then_some(limit)
 }
 
-/// Keys of a cgroup among targets: its id, and its path, by which it is known when it is made again.
+/// Returns the keys of a cgroup among targets: its id, and its path, which identifies it when it is created
+/// again.
 pub(super) fn target_keys(cgroup: &Cgroup) -> [u64; 2] {
     [cgroup.id.0, PathKey::of(cgroup.path.as_bytes())]
 }
 
-/// What `open` makes with bios if they are wanted; if it cannot, what it makes without them, and why. They come last and
-/// from few devices: nothing else is worse without them.
+/// Returns the result of `open` with bios if they are wanted. If that fails, returns the result without them,
+/// and the reason. Bios come last and from few devices: everything else is the same without them.
 fn or_without_bios<T>(
     wanted: Bios,
     open: impl Fn(Bios) -> Result<T, LoadError>,
@@ -142,13 +146,13 @@ fn or_without_bios<T>(
 }
 
 impl IoObject {
-    /// Creates the maps, has the kernel verify the programs in the best way that works, and attaches them: they count from
-    /// here on. Needs CAP_BPF and CAP_PERFMON, for packets CAP_NET_ADMIN, too.
+    /// Creates the maps, makes the kernel verify the programs in the best way that works, and attaches them:
+    /// they count from here on. Needs CAP_BPF and CAP_PERFMON, for packets CAP_NET_ADMIN, too.
     ///
     /// # Errors
     ///
-    /// The kernel's types are unknown, or it refused a map or a program. If it refuses only those on packets or on bios,
-    /// [`IoObject::net`] and [`IoObject::bios`] say why.
+    /// The kernel's types are unknown, or it refused a map or a program. If it refuses only those on packets
+    /// or on bios, [`IoObject::net`] and [`IoObject::bios`] return the reason.
     pub fn open(wanted: &IoOptions, machine: &Machine, kernel: &Kernel) -> Result<Self, LoadError> {
         let with = |bios: Bios| {
             let mut object = Self::load(&IoOptions { bios, ..wanted.clone() }, machine, kernel)?;
@@ -159,7 +163,7 @@ impl IoObject {
         Ok(Self { without_bios, ..object })
     }
 
-    /// Attaches nothing.
+    /// Loads the object without attaching it.
     fn load(wanted: &IoOptions, machine: &Machine, kernel: &Kernel) -> Result<Self, LoadError> {
         let facts = kernel.facts()?;
         in_best_way(&facts.probes, kernel.options.attach, |way| Self::load_as(way, wanted, machine, facts))
@@ -216,7 +220,7 @@ impl IoObject {
         Ok(object)
     }
 
-    /// Why packets are not counted although they are wanted; `Ok` if they are.
+    /// Returns the reason why packets are not counted although they are wanted; `Ok` if they are.
     ///
     /// # Errors
     ///
@@ -228,7 +232,8 @@ impl IoObject {
         }
     }
 
-    /// Why devices that make no requests are not counted although they are wanted; `Ok` if they are.
+    /// Returns the reason why devices that make no requests are not counted although they are wanted; `Ok` if
+    /// they are.
     ///
     /// # Errors
     ///
@@ -240,7 +245,8 @@ impl IoObject {
         }
     }
 
-    /// What the programs have counted so far, read from mapped memory: no system call but for what the kernel left out.
+    /// Returns the counts of the programs so far, read from mapped memory. Only the runs that the kernel
+    /// skipped take system calls.
     #[must_use]
     pub fn drain(&self) -> Traffic {
         let mut traffic = self.maps.traffic(self.by);
@@ -248,19 +254,19 @@ impl IoObject {
         traffic
     }
 
-    /// Makes room for new owners where slots run low: `fate` says of a row, whose owner has done nothing since the last
-    /// call, whether it may go. Rows that went are in [`IoObject::take_retired`]; tell them with the next drain. Some
-    /// steps take a while: call it again while it is [`Recycling::Busy`].
+    /// Makes room for new owners where slots run low. `fate` decides whether a row may go, if its owner has
+    /// not counted since the last call. Rows that went are in [`IoObject::take_retired`]. Report them with
+    /// the next drain. Some steps take a while: call it again while it is [`Recycling::Busy`].
     ///
     /// # Errors
     ///
-    /// The kernel refused to change a map. Nothing is lost by it.
+    /// The kernel refused to change a map. No counts are lost.
     pub fn recycle(&mut self, mut fate: impl FnMut(Holder) -> Eviction) -> Result<Recycling, LoadError> {
         self.recycler.recycle(&mut self.maps, self.by, monotonic_ns(), &mut fate)?;
         Ok(self.recycler.state())
     }
 
-    /// Makes a cgroup a target in which something may have run already: what was nobody's until now is judged again.
+    /// Makes a cgroup a target in which tasks may have run already: owners that share a row are judged again.
     ///
     /// # Errors
     ///
@@ -271,12 +277,13 @@ impl IoObject {
         Ok(())
     }
 
-    /// Takes the id of a cgroup from the targets, if it is there: when the cgroup goes, a program does so.
+    /// Removes the id of a cgroup from the targets, if it is there. When the cgroup is removed, a program
+    /// does so.
     pub fn forget_cgroup(&mut self, id: u64) {
         self.maps.remove_target(id);
     }
 
-    /// Rows that were given up since the last call.
+    /// Returns the rows that were given up since the last call.
     #[must_use]
     pub fn take_retired(&mut self) -> Retired {
         self.recycler.take()

@@ -1,4 +1,5 @@
-//! Recycling of slots, of block requests and of packets: each kind's lifecycle, and what it does to the kind's maps.
+//! Recycling of slots of block requests and of packets: the lifecycle of each kind, and its operations on the
+//! maps.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -36,32 +37,33 @@ use crate::{
     plan::request::By,
 };
 
-/// The word of a request in flight that holds its slot.
+/// Word of a request in flight that holds its slot.
 const STATE_WORD: usize = offset_of!(InFlight, state) / 8;
-/// Where the kernel does not tell, no program has run for as long: it may not be interrupted by a task.
+/// Time after which every program is taken to have ended, where the kernel gives no sign: a task cannot
+/// interrupt a program.
 const LONG: Duration = Duration::from_secs(1);
 
-/// Whose row it is.
+/// Holder of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
-    /// Requests of a device.
+    /// Owner of requests of a device.
     Block(DeviceNumber, Whose),
-    /// Packets.
+    /// Owner of packets.
     Net(NetOwner),
 }
 
-/// Is anything on its way?
+/// State of recycling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recycling {
-    /// There are slots enough.
+    /// There are enough slots.
     Idle,
-    /// More than half of them are in use.
+    /// More than half of the slots are in use.
     Short,
-    /// Some are on their way to be used again; each step takes a few milliseconds.
+    /// Some slots are on their way to reuse; each step takes a few milliseconds.
     Busy,
 }
 
-/// The lifecycles of both kinds' slots, and what those had counted that are used again.
+/// Lifecycles of the slots of both kinds, and the last counts of reused slots.
 pub(super) struct Recycler {
     block: (Lifecycle, Grace),
     net: (Lifecycle, Grace),
@@ -74,13 +76,13 @@ impl Recycler {
         Self { block: begun(), net: begun(), retired: Retired::default() }
     }
 
-    /// Owners who share a row are to be looked at again: see [`Lifecycle::judge_again`].
+    /// Schedules a retry for owners that share a row: see [`Lifecycle::judge_again`].
     pub(super) const fn judge_again(&mut self) {
         self.block.0.judge_again();
         self.net.0.judge_again();
     }
 
-    /// Rows that were given up since the last call.
+    /// Returns the rows that were given up since the last call.
     pub(super) fn take(&mut self) -> Retired {
         std::mem::take(&mut self.retired)
     }
@@ -96,7 +98,7 @@ impl Recycler {
         }
     }
 
-    /// Goes on with what is on its way, and looks for more.
+    /// Continues with the slots on their way, and looks for more.
     pub(super) fn recycle(
         &mut self,
         maps: &mut Maps,
@@ -151,8 +153,8 @@ impl KindRows<'_> {
         }
     }
 
-    /// Clears rows of `IO_RECENT`; packets have none, for each looks its key up. A row may be written while it is read or cleared:
-    /// its seal gives a mixture away.
+    /// Clears rows of `IO_RECENT`. Packets have none, because each looks its key up. A row may be written
+    /// while it is read or cleared: its seal detects a mixture.
     fn clear_recent(&mut self, is_wrong: impl Fn(&Slots, &Recent) -> bool) -> Result<(), LoadError> {
         let Kind::Block = self.kind else { return Ok(()) };
         let Maps { recent, block, .. } = &mut *self.maps;
@@ -246,8 +248,9 @@ impl Rows for KindRows<'_> {
         self.clear_recent(|slots, row| row.slot >= slots.len() || !is_same(&slots.key(row.slot), &row.key))
     }
 
-    /// A packet is counted at once. A request that waits in a queue counts even if it has ended, as requests do that others take
-    /// over: where the kernel keeps no time of a request's start, the next one at its place begins with what is known of it.
+    /// Returns the slots of requests in flight. A packet is counted at once. A request that waits in a queue
+    /// counts even if it has ended, as merged requests have. Where the kernel keeps no start time of a
+    /// request, the next one at its place begins with its state.
     fn held(&self, slots: &BTreeSet<u32>) -> BTreeSet<u32> {
         let Kind::Block = self.kind else { return BTreeSet::new() };
         let of = |index: usize| {
@@ -275,7 +278,7 @@ impl Rows for KindRows<'_> {
     }
 }
 
-/// The last grace period that began: when one is over, every program that ran when it began has ended.
+/// Last grace period that began: when one is over, every program that ran when it began has ended.
 #[derive(Debug, Default)]
 struct Grace {
     waits: Option<JoinHandle<()>>,
@@ -283,23 +286,24 @@ struct Grace {
 }
 
 impl Grace {
-    /// Begins one. Another thread waits for its end: that takes the kernel some 10 ms.
+    /// Begins a grace period. Another thread waits for its end, which takes the kernel some 10 ms.
     fn begin(&mut self) {
         let wait = || wait(cpu::online(Path::new("/")).map_or(0, |cpus| cpus.len()));
         self.waits = thread::Builder::new().name("pmbpf-grace".to_owned()).spawn(wait).ok();
         self.until = if self.waits.is_some() { None } else { Some(Instant::now() + LONG) };
     }
 
-    /// Is it over?
+    /// Returns whether the grace period is over.
     fn is_over(&self) -> bool {
         self.waits.as_ref().is_none_or(JoinHandle::is_finished)
             && self.until.is_none_or(|until| Instant::now() >= until)
     }
 }
 
-/// `MEMBARRIER_CMD_GLOBAL` is a `synchronize_rcu` (kernel/sched/membarrier.c), and programs on tracepoints and on packets
-/// run inside `rcu_read_lock` (`__bpf_trace_run`, `bpf_prog_run_array_cg`). It is refused where CPUs run without a tick,
-/// and does nothing where only one CPU is online.
+/// Waits for a grace period. `MEMBARRIER_CMD_GLOBAL` is a `synchronize_rcu` (kernel/sched/membarrier.c), and
+/// programs on tracepoints and on packets run inside `rcu_read_lock` (`__bpf_trace_run`,
+/// `bpf_prog_run_array_cg`). It is refused where CPUs run without a tick, and does nothing where only one CPU
+/// is online.
 fn wait(online: usize) {
     if online < 2 || membarrier(MembarrierCommand::Global).is_err() {
         thread::sleep(LONG);

@@ -1,4 +1,4 @@
-//! The maps' rows as plain values.
+//! Rows of the maps as plain values.
 
 use std::{collections::BTreeMap, mem::offset_of};
 
@@ -34,7 +34,7 @@ const AT_WORD: usize = offset_of!(InFlight, at_ns) / 8;
 const LOSSES_WORD: usize = offset_of!(IoCpu, losses) / 8;
 
 impl Maps {
-    /// Everything that the programs have counted.
+    /// Returns all counts of the programs.
     pub(super) fn traffic(&self, by: By) -> Traffic {
         let at_ns = monotonic_ns();
         Traffic {
@@ -48,7 +48,7 @@ impl Maps {
         }
     }
 
-    /// How often an owner got no row of his own, or his key found no room.
+    /// Returns the number of times that an owner got no separate row, or its key found no room.
     pub(super) fn refused(&self) -> u64 {
         let of = |cpu: usize| {
             [loss::OWNER_LIMIT, loss::MAP_FULL].map(|reason| self.cpus.read_word(cpu, LOSSES_WORD + reason))
@@ -67,7 +67,7 @@ impl Maps {
     fn block(&self, by: By) -> Vec<BlockRow> {
         let cpus = self.cpus.len();
         let used = used(&self.block.owners);
-        // What found no row at all is in the first one, which has no device.
+        // Counts without a row are in the first one, which has no device.
         used.map(|slot| self.block_row(slot, cpus, by)).filter(|row| row.count.changes > 0).collect()
     }
 
@@ -100,12 +100,12 @@ impl Maps {
     fn in_flight(&self, by: By, at_ns: u64) -> Vec<InFlightRow> {
         let mut rows: BTreeMap<(DeviceNumber, Operation, Whose), InFlightRow> = BTreeMap::new();
         for index in 0..self.in_flight.len() {
-            // Most have ended, or were never used.
+            // Most entries have ended, or were never used.
             if has_ended(self, index) {
                 continue;
             }
             let entry = self.in_flight.read(index);
-            // It may be written at this moment.
+            // The entry may be written at this moment.
             if entry.seal != entry.seal_of() || entry.slot() as usize >= self.block.owners.len() {
                 continue;
             }
@@ -150,13 +150,13 @@ impl Maps {
     }
 }
 
-/// See [`InFlight::has_ended`]. One that begins at this moment has not.
+/// Returns [`InFlight::has_ended`]. A request that begins at this moment has not.
 pub(super) fn has_ended(maps: &Maps, index: usize) -> bool {
     let ended = maps.in_flight_ended.read_word(index, 0);
     maps.in_flight.read_word(index, AT_WORD) == ended
 }
 
-/// What a key of packets says.
+/// Returns the owner in a key of packets.
 pub(super) const fn net_owner_of(key: &IoKey) -> NetOwner {
     match key.owner {
         OWNER_MANY => NetOwner::Many,
@@ -166,18 +166,18 @@ pub(super) const fn net_owner_of(key: &IoKey) -> NetOwner {
     }
 }
 
-/// Slots in use, and the one for what found none.
+/// Returns the slots in use, and the one for counts without a slot.
 fn used(owners: &Mapped<IoOwner>) -> impl Iterator<Item = usize> {
     let slots = 0..owners.len();
     slots.filter(|&slot| slot == SLOT_OTHER as usize || owners.read_word(slot, DEVICE_WORD) != 0)
 }
 
-/// What a key of block requests says.
+/// Returns the contents of a key of block requests.
 pub(super) fn holder_of(key: &IoKey, by: By) -> (DeviceNumber, Operation, Whose) {
     let (major, minor, operation, basis) = of_device_word(key.device);
     let operation = Operation::ALL.get(operation as usize).copied().unwrap_or(Operation::Other);
     let whose = match (basis, by) {
-        // No device has the number 0: it is the row of what found none.
+        // No device has the number 0: it is the row of counts without a slot.
         _ if key.device == 0 => Whose::Many,
         (BY_REQUEST, _) => Whose::OnBehalfOf(CgroupId(key.owner)),
         (BY_KERNEL, _) => Whose::Kernel,
@@ -193,7 +193,7 @@ pub(super) fn holder_of(key: &IoKey, by: By) -> (DeviceNumber, Operation, Whose)
     (DeviceNumber { major, minor }, operation, whose)
 }
 
-/// Two buckets share a word.
+/// Words of a group of buckets. Two buckets share a word.
 const GROUP_WORDS: usize = BLOCK.group_buckets() / 2;
 
 fn add_buckets(

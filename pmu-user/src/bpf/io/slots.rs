@@ -1,5 +1,5 @@
-//! Slots of one kind of rows, block requests' or packets': who has which, and the maps that lead to them, as recycling changes
-//! them while the programs run.
+//! Slots of one kind of rows, for block requests or packets: their owners, and the maps that lead to them, as
+//! recycling changes them while the programs run.
 
 use std::{collections::BTreeSet, mem::offset_of};
 
@@ -9,15 +9,15 @@ use pmu_common::io::{IoKey, IoOwner};
 use super::lifecycle::is_same;
 use crate::bpf::{LoadError, Loaded, Mapped, loaded::failed, mapped::Pod};
 
-/// Slots that are kept for common rows and may lie on top of others: no more programs than that take one at once.
+/// Limit of slots for common rows that may lie on top of others: no more programs than that take one at once.
 const ABOVE_MAX: usize = 64;
 
-/// The slots of one kind.
+/// Slots of one kind.
 pub(super) struct Slots {
-    /// Rows by slot: who has it.
+    /// Owners by slot.
     pub(super) owners: Mapped<IoOwner>,
     of: HashMap<MapData, Pod<IoKey>, u32>,
-    /// The name of that map.
+    /// Name of the map by key.
     name: &'static str,
     free: Stack<MapData, u32>,
 }
@@ -32,29 +32,29 @@ impl Slots {
         Ok(Self { owners, of, name, free: loaded.typed(free)? })
     }
 
-    /// Offers every slot but the first to the programs, so that the lowest is taken first.
+    /// Pushes every slot but the first for the programs, so that the lowest is taken first.
     pub(super) fn offer_all(&mut self) -> Result<(), LoadError> {
         (1..self.len()).rev().try_for_each(|slot| self.free.push(slot, 0)).map_err(|error| self.failed(error))
     }
 
-    /// All slots, those that are kept for common rows included.
+    /// Returns the number of slots, those that are kept for common rows included.
     pub(super) const fn len(&self) -> u32 {
         self.owners.len() as u32
     }
 
-    /// Who has the slot; its device is 0 if nobody has.
+    /// Returns the owner of the slot; its device is 0 if the slot is free.
     pub(super) fn key(&self, slot: u32) -> IoKey {
         const WORD: usize = offset_of!(IoOwner, key) / 8;
         let word = |field: usize| self.owners.read_word(slot as usize, WORD + field / 8);
         IoKey { device: word(offset_of!(IoKey, device)), owner: word(offset_of!(IoKey, owner)) }
     }
 
-    /// Does the slot's key lead to it?
+    /// Returns whether the slot's key leads to it.
     pub(super) fn is_published(&self, slot: u32) -> bool {
         self.of.get(&Pod(self.key(slot)), 0).is_ok_and(|found| found == slot)
     }
 
-    /// Deletes the keys that lead to `slots`, which rows that several owners share have many of; the slots that had any.
+    /// Deletes the keys that lead to `slots`; shared rows have many keys. Returns the slots that had any.
     pub(super) fn forget(
         &mut self,
         slots: &BTreeSet<u32>,
@@ -72,7 +72,7 @@ impl Slots {
         Ok(found)
     }
 
-    /// Deletes keys that lead to rows which others have, too.
+    /// Deletes keys that lead to rows shared with other keys.
     pub(super) fn unshare(&mut self) -> Result<(), LoadError> {
         for key in self.all_keys()? {
             if self.get(&key)?.is_some_and(|slot| !is_same(&self.key(slot), &key)) {
@@ -82,9 +82,9 @@ impl Slots {
         Ok(())
     }
 
-    /// Offers slots, lowest on top, and those that are kept for common rows, from `limit` on, below all others: a program that finds
-    /// one of these for an owner puts it back, and no owner gets at what lies below it. So it is if a program had one in its hands
-    /// at the moment when others were offered.
+    /// Pushes slots, lowest on top. Those that are kept for common rows, from `limit` on, go below all
+    /// others. A program that pops one of these for an owner pushes it back, and no owner reaches the slots
+    /// below it. That also occurs if a program held one at the moment when others were pushed.
     pub(super) fn offer(&mut self, slots: &BTreeSet<u32>, limit: u32) {
         let mut owners = slots.clone();
         let mut common = owners.split_off(&limit);
@@ -112,13 +112,13 @@ impl Slots {
         self.put(below);
     }
 
-    /// There is room: slots were taken out of there.
+    /// Pushes slots. There is room, because they were popped before.
     fn put(&mut self, slots: BTreeSet<u32>) {
         let offered = slots.into_iter().rev().try_for_each(|slot| self.free.push(slot, 0));
         debug_assert!(offered.is_ok());
     }
 
-    /// Every key. Programs that add keys meanwhile may make the walk begin anew: it ends nevertheless.
+    /// Returns every key. Programs that add keys during the walk may restart it, but it always ends.
     fn all_keys(&self) -> Result<Vec<IoKey>, LoadError> {
         const KEYS_MAX: usize = 1 << 16;
         let keys = self.of.keys().take(KEYS_MAX).map(|key| key.map(|key| key.0));

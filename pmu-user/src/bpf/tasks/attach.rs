@@ -1,4 +1,5 @@
-//! Where each program on tasks is attached: to a tracepoint, to a perf event, or to the iterator over tasks that seeds their state.
+//! Places where each program on tasks is attached: a tracepoint, a perf event, or the iterator over tasks
+//! that seeds their state.
 
 use std::{io, os::fd::AsFd as _};
 
@@ -20,7 +21,7 @@ use crate::{
     },
 };
 
-/// Programs and their tracepoints, those that learn of new tasks first.
+/// Programs and their tracepoints, those that detect new tasks first.
 const TRACEPOINTS: [(&str, &str); 12] = [
     (program::FORK, "sched_process_fork"),
     (program::EXEC, "sched_process_exec"),
@@ -36,13 +37,13 @@ const TRACEPOINTS: [(&str, &str); 12] = [
     (program::TIMER, "hrtimer_expire_entry"),
 ];
 
-/// The iterator over tasks.
+/// Name of the iterator over tasks.
 const TASKS: &str = "task";
 
-/// Of programs by type.
+/// Message for programs by type.
 const TYPED: &str = "typed programs are chosen only with types";
 
-/// Does `plan` need this program?
+/// Returns whether `plan` needs this program.
 pub(super) fn is_needed(plan: &Plan, name: &str) -> bool {
     let command = matches!(plan.target, Target::Command(_));
     match name {
@@ -61,31 +62,31 @@ pub(super) fn is_needed(plan: &Plan, name: &str) -> bool {
     }
 }
 
-/// The program for the plan's event number `event`.
+/// Returns the program for the plan's event number `event`.
 fn program_of_event(event: usize, sampling: &Sampling) -> &'static str {
     let programs = if sampling.is_tracepoint() { program::TRACEPOINT_SAMPLES } else { program::SAMPLES };
     programs[event]
 }
 
-/// Programs on tracepoints that are wanted, in the order in which they are attached.
+/// Returns the wanted programs on tracepoints, in the order in which they are attached.
 fn tracepoints(wanted: impl Fn(&str) -> bool) -> impl Iterator<Item = (&'static str, &'static str)> {
     TRACEPOINTS.into_iter().chain(program::INTERRUPTS).filter(move |(program, _)| wanted(program))
 }
 
-/// Is a program of a vector's handler? Not every kernel has tracepoints there.
+/// Returns whether a program is of a vector's handler. Not every kernel has tracepoints there.
 fn is_of_vector(program: &str) -> bool {
     program::INTERRUPTS[program::INTERRUPTS_ANYWHERE..].iter().any(|(name, _)| *name == program)
 }
 
-/// Is there no need of a program that fails like this? Before Linux 6.10 a command counts from when its program is in place, and where
-/// the kernel does not tell of new names, the first one stays.
+/// Returns whether a program that fails with this error can be left out. Before Linux 6.10 a command counts
+/// from when its program is in place. Where the kernel does not report new names, the first one stays.
 fn is_spared(program: &str, error: &LoadError) -> bool {
     ([program::RELEASE, program::RENAME].contains(&program) || is_of_vector(program))
         && error.class() != Class::NotPermitted
 }
 
 impl Object {
-    /// Has the kernel verify the programs that are wanted.
+    /// Makes the kernel verify the wanted programs.
     pub(super) fn load_programs(
         &mut self,
         types: Option<&Attachable>,
@@ -122,17 +123,17 @@ impl Object {
                 free.load().map_err(|error| refused(program::FREE, error))?;
             }
         }
-        // Some kernels let no program on a function: what a limit takes is then in the waits for a CPU.
+        // Some kernels allow no program on a function: time taken by a limit is then in the waits for a CPU.
         self.times_throttling = self.times_throttling
             && types.is_some_and(|types| self.loaded.load_functions(&program::THROTTLING, types).is_ok());
         Ok(())
     }
 
-    /// Attaches every program that `plan` needs, except the sampling program. They count nothing yet.
+    /// Attaches every program that `plan` needs, except the sampling program. They do not count yet.
     ///
     /// # Errors
     ///
-    /// The kernel refused one.
+    /// The kernel refused one of them.
     pub fn attach(&mut self, plan: &Plan) -> Result<(), LoadError> {
         for (program, tracepoint) in tracepoints(|program| is_needed(plan, program)) {
             match self.loaded.attach_tracepoint(program, tracepoint) {
@@ -154,7 +155,7 @@ impl Object {
     ///
     /// # Errors
     ///
-    /// The kernel refused.
+    /// The kernel refused to detach one.
     pub fn detach(&mut self) -> Result<(), LoadError> {
         self.loaded.detach_all()
     }
@@ -163,7 +164,7 @@ impl Object {
     ///
     /// # Errors
     ///
-    /// The kernel refused.
+    /// The kernel refused to detach one.
     pub fn detach_interrupts(&mut self) -> Result<(), LoadError> {
         program::INTERRUPTS.into_iter().try_for_each(|(program, _)| self.loaded.detach(program))
     }
@@ -181,7 +182,7 @@ impl Object {
     ///
     /// # Errors
     ///
-    /// The kernel refused the program, or to bind it.
+    /// The kernel refused the program, or to attach it.
     pub fn sample_on<'a>(
         &mut self,
         event: usize,
@@ -196,12 +197,12 @@ impl Object {
         Ok(())
     }
 
-    /// Runs the sampling program of the plan's event number `event`, the tracepoint called `name`, at every hit, as long as
-    /// `anchor` is open.
+    /// Runs the sampling program of the plan's event number `event` at every hit of the tracepoint `name`, as
+    /// long as `anchor` is open.
     ///
     /// # Errors
     ///
-    /// The kernel refused the program, or to bind it.
+    /// The kernel refused the program, or to attach it.
     pub fn sample_at(&mut self, event: usize, name: &str, anchor: &Counter) -> Result<(), LoadError> {
         let program_name = program::TRACEPOINT_SAMPLES[event];
         let program: &mut TracePoint = self.loaded.program(program_name)?;
@@ -210,8 +211,8 @@ impl Object {
         anchor.bind(descriptor.as_fd()).map_err(unbound)
     }
 
-    /// Has every task's counters remembered as they are now. Does nothing where programs are not typed: there a task is
-    /// remembered when it is first seen.
+    /// Saves the present counters of every task as its start. Does nothing where programs are not typed:
+    /// there a task's state begins when it is first seen.
     ///
     /// # Errors
     ///
@@ -223,7 +224,7 @@ impl Object {
         }
     }
 
-    /// Adds the waits that last at `until_ns`, which the programs have been told, to the rows of their owners.
+    /// Adds the waits that last at `until_ns`, which the programs have received, to the rows of their owners.
     ///
     /// # Errors
     ///
@@ -245,7 +246,7 @@ impl Object {
         let link = program.take_link(link).map_err(failed)?;
         let attach = |error| LoadError::Attach { name, error };
         let mut file = link.into_file().map_err(|error| attach(io::Error::other(error)))?;
-        // Reading the iterator to its end runs the program once per task; it prints nothing.
+        // Reading the iterator to its end runs the program once per task. The program prints nothing.
         io::copy(&mut file, &mut io::sink()).map_err(attach)?;
         Ok(())
     }

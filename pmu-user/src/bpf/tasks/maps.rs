@@ -1,4 +1,4 @@
-//! The maps: how large, and each in the form that its reader needs.
+//! Maps of the programs on tasks: their sizes, and each in the form that its reader needs.
 
 use aya::maps::{HashMap, MapData, MapError, RingBuf, Stack};
 use pmu_common::{
@@ -25,23 +25,24 @@ use crate::{
     plan::{Plan, Target, request},
 };
 
-/// Late timers that wait, per CPU; as in pmu-ebpf/src/timer.rs.
+/// Late timers that can wait, per CPU; as in pmu-ebpf/src/timer.rs.
 const PENDING: u32 = 4;
-/// Run queues that can be throttled where programs time it: of each cgroup with a limit, and of those below, one a CPU.
+/// Run queues that can be throttled where programs time it: those of each cgroup with a limit, and of those
+/// below, one per CPU.
 pub(super) const RUN_QUEUES: u32 = 8192;
-/// Tasks that can be told apart where their state cannot live in the tasks themselves.
+/// Tasks that can have a state where it cannot lie in the tasks themselves.
 const TASKS_MAX: u32 = 65_536;
-/// Targets, and cgroups that are none, whose answer is kept.
+/// Targets and cgroups that are not targets, with a cached result.
 const ANSWERS_MIN: u32 = 8192;
 
-/// Targets that fit whatever the owners: every cgroup below a target is one too.
+/// Targets that fit for any number of owners: every cgroup below a target is one too.
 const TARGETS_MIN: u32 = 8192;
 
-/// The words that tell slices apart: the one active on a CPU, and the one that a row is of.
+/// Words that hold slice numbers: of the slice active on a CPU, and of the slice of a row.
 const IN_FORCE_WORD: usize = std::mem::offset_of!(Turn, slice) / 8;
 const SLICE_WORD: usize = std::mem::offset_of!(Slice, slice) / 8;
 
-/// Entries per map.
+/// Returns the entries per map.
 pub(super) fn sizes(plan: &Plan, machine: &Machine, log: Log, run_queues: u32) -> Sizes {
     let cpus = machine.cpu.possible;
     let rows = plan.slots * cpus;
@@ -81,7 +82,8 @@ pub(super) fn sizes(plan: &Plan, machine: &Machine, log: Log, run_queues: u32) -
     ])
 }
 
-/// Room for targets. The map is preallocated, so only where new ones come by themselves is there more than is needed.
+/// Returns the room for targets. The map is preallocated, so it is larger than needed only where the programs
+/// add targets.
 fn targets(plan: &Plan) -> u32 {
     match &plan.target {
         Target::System | Target::Command(_) => 1,
@@ -90,23 +92,23 @@ fn targets(plan: &Plan) -> u32 {
     }
 }
 
-/// The maps that user space touches.
+/// Maps that user space accesses.
 pub struct Maps {
-    /// What user space tells the running programs.
+    /// Words that user space writes for the running programs.
     pub control: Mapped<Control>,
-    /// Rows per CPU.
+    /// Rows of each CPU.
     pub cpus: Mapped<CpuCount>,
     /// Rows per CPU and event, of the sampling programs.
     pub cpu_samples: Mapped<CpuSamples>,
-    /// Rows per slot.
+    /// Rows per slot of owners.
     pub owners: Mapped<Owner>,
     /// Rows per slot and CPU.
     pub counts: Mapped<Count>,
     /// Rows per slot and CPU.
     pub latencies: Mapped<RunqueueBuckets>,
-    /// Rows per CPU.
+    /// Rows of each CPU.
     pub changed: Mapped<Changed>,
-    /// Rows per CPU.
+    /// Rows of each CPU.
     pub culprits: Mapped<Culprits>,
     /// Rows per slot and CPU; one where time off the CPU does not count.
     pub off_cpu: Mapped<OffCpu>,
@@ -129,7 +131,7 @@ pub struct Maps {
     free_slots: Stack<MapData, u32>,
     targets: HashMap<MapData, u64, u32>,
     slot_of: HashMap<MapData, Pod<OwnerKey>, u32>,
-    /// State by address of the task, where it does not lie in the task.
+    /// State by address of the task, where it is not in the task.
     tasks: Option<HashMap<MapData, u64, Pod<TaskState>>>,
     ring: Option<Ring>,
 }
@@ -167,11 +169,11 @@ impl Maps {
         })
     }
 
-    /// Offers a slot to the programs. The last one offered is taken first.
+    /// Pushes a slot for the programs. The last one pushed is taken first.
     ///
     /// # Errors
     ///
-    /// There are more than the map holds.
+    /// There are more slots than the map holds.
     pub fn offer_slot(&mut self, slot: u32) -> Result<(), LoadError> {
         self.free_slots.push(slot, 0).map_err(|error| failed(names::FREE_SLOTS, error))
     }
@@ -180,17 +182,19 @@ impl Maps {
     ///
     /// # Errors
     ///
-    /// There are more than the map holds.
+    /// There are more targets than the map holds.
     pub fn add_target(&mut self, id: u64, flags: u32) -> Result<(), LoadError> {
         self.targets.insert(id, flags, 0).map_err(|error| failed(names::TARGETS, error))
     }
 
-    /// Takes the id of a cgroup from the targets, if it is there: when the cgroup goes, a program does so.
+    /// Removes the id of a cgroup from the targets, if it is there. When the cgroup is removed, a program
+    /// does so.
     pub fn forget_cgroup(&mut self, id: u64) {
         let _ = self.targets.remove(&id);
     }
 
-    /// Makes a cgroup a target in which something may have run already; once more when programs that judged it before are over.
+    /// Makes a cgroup a target in which tasks may have run already. Call it again when programs that judged
+    /// it before have ended.
     ///
     /// # Errors
     ///
@@ -199,7 +203,7 @@ impl Maps {
         self.add_target(id, 0)?;
         let key = Pod(OwnerKey { id, born_ns: 0 });
         match self.slot_of.get(&key, 0) {
-            // One that is gone meanwhile needs no removal.
+            // An entry that is gone by now needs no removal.
             Ok(SLOT_NONE) => match self.slot_of.remove(&key) {
                 Ok(()) | Err(MapError::KeyNotFound) => Ok(()),
                 Err(error) => Err(failed(names::SLOT_OF, error)),
@@ -208,7 +212,7 @@ impl Maps {
         }
     }
 
-    /// Has a slot counted in a slice that is still active on one of `cpus` CPUs?
+    /// Returns whether a slot has counted in a slice that is still active on one of `cpus` CPUs.
     #[must_use]
     pub fn is_counting(&self, slot: u32, cpus: u32) -> bool {
         (0..cpus as usize).take_while(|&cpu| cpu < self.turns.len()).any(|cpu| {
@@ -218,10 +222,11 @@ impl Maps {
         })
     }
 
-    /// Adds the waits that last at `until_ns` to the rows of their owners, where the state of tasks lies in a map: as the program
-    /// `waits` does elsewhere. Since when a task waits is known of those that have left a CPU.
+    /// Adds the waits that last at `until_ns` to the rows of their owners, where the state of tasks lies in a
+    /// map. The program `waits` does so elsewhere. The start of a wait is known only for tasks that have left
+    /// a CPU.
     pub(super) fn add_waits(&self, until_ns: u64) -> Result<(), MapError> {
-        // A key that goes while its map is read sends the reader back to the first.
+        // A key that is removed during the walk sends the reader back to the first.
         let mut tasks = std::collections::HashMap::new();
         for entry in self.tasks.iter().flat_map(|tasks| tasks.iter().take(TASKS_MAX as usize)) {
             let (address, Pod(state)) = entry?;
@@ -239,7 +244,7 @@ impl Maps {
         Ok(())
     }
 
-    /// The ring buffer's reader; once.
+    /// Takes the reader of the ring buffer; once.
     pub fn take_ring(&mut self) -> Option<Ring> {
         self.ring.take()
     }

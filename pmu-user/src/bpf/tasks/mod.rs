@@ -1,4 +1,4 @@
-//! The programs on tasks: switches, wake-ups, samples, timers. An object of its own, with its own maps.
+//! Programs on tasks: switches, wake-ups, samples, timers. They are a separate object, with separate maps.
 
 mod attach;
 mod maps;
@@ -25,41 +25,41 @@ use crate::{
     plan::{Plan, Sampling},
 };
 
-/// The loaded programs on tasks and their maps.
+/// Loaded programs on tasks and their maps.
 pub struct Object {
-    /// What every object can tell.
+    /// Part that is common to all objects.
     pub loaded: Loaded,
     log: Option<log::Reader>,
     offsets: Offsets,
-    /// Are user stacks of samples in the kernel copied, where stacks are unwound?
+    /// Whether user stacks of samples in the kernel are copied, where stacks are unwound.
     pub finds_user_registers: bool,
     finds_futexes: bool,
-    /// Do programs time when run queues are throttled, because the kernel does not?
+    /// Whether programs time the throttling of run queues, because the kernel does not.
     times_throttling: bool,
-    /// Are handlers of x86's vectors to be counted, and this kernel has no tracepoints of theirs?
+    /// Whether handlers of x86's vectors are wanted, but this kernel has no tracepoints for them.
     pub without_vectors: bool,
-    /// The maps.
+    /// Maps of the object.
     pub maps: Maps,
 }
 
-/// What the kernel says of an object.
+/// Data that the kernel reports on an object.
 #[derive(Debug, Default)]
 pub struct Verified {
-    /// Programs by name, each with the number of instructions that the verifier looked at, on all paths together (`verified_insns`, since
-    /// Linux 5.16; 0 before).
+    /// Programs by name, each with the number of instructions that the verifier processed on all paths
+    /// together (`verified_insns`, since Linux 5.16; 0 before).
     pub instructions: Vec<(String, u32)>,
     /// Maps by name, each with its memory in bytes ([`Loaded::map_bytes`]).
     pub map_bytes: Vec<(String, u64)>,
 }
 
 impl Object {
-    /// Creates the maps for `plan` and has the kernel verify every program that it needs, in the best way that works.
-    /// Needs CAP_BPF and CAP_PERFMON.
+    /// Creates the maps for `plan` and makes the kernel verify every program that it needs, in the best way
+    /// that works. Needs CAP_BPF and CAP_PERFMON.
     ///
     /// # Errors
     ///
-    /// The kernel's types are unknown, it lacks something essential, or it refused a map or a program. The error of a
-    /// program holds the end of the verifier's log.
+    /// The kernel's types are unknown, it lacks a required feature, or it refused a map or a program. The
+    /// error of a program holds the end of the verifier's log.
     pub fn load(plan: &Plan, machine: &Machine, kernel: &Kernel) -> Result<Self, LoadError> {
         let (facts, options) = (kernel.facts()?, &kernel.options);
         in_best_way(&facts.probes_for(plan), options.attach, |way| {
@@ -69,7 +69,8 @@ impl Object {
         })
     }
 
-    /// What the kernel says of every program of a way of attaching, and of its maps. Attaches none.
+    /// Returns the data that the kernel reports on every program of a way of attaching, and on its maps.
+    /// Attaches none.
     ///
     /// # Errors
     ///
@@ -88,7 +89,7 @@ impl Object {
         Ok(Verified { instructions: object.loaded.verified(), map_bytes: object.loaded.bytes_by_map() })
     }
 
-    /// Creates the maps.
+    /// Creates the maps of the object.
     fn create(way: Way, plan: &Plan, machine: &Machine, facts: &Facts, log: Log) -> Result<Self, LoadError> {
         let offsets = facts.btf.offsets()?;
         let planned = plan.config(machine);
@@ -141,7 +142,7 @@ impl Object {
         }
     }
 
-    /// Does the kernel tell how much time the hypervisor took?
+    /// Returns whether the kernel reports the time that the hypervisor took.
     #[must_use]
     pub const fn knows_steal(&self) -> bool {
         self.offsets.rq_steal != ABSENT
@@ -149,13 +150,13 @@ impl Object {
             && self.offsets.cfs_rq_rq != ABSENT
     }
 
-    /// Does the kernel leave that time out of the time of tasks?
+    /// Returns whether the kernel excludes that time from the time of tasks.
     #[must_use]
     pub const fn excludes_steal(&self) -> bool {
         self.offsets.rq_excluded_steal != ABSENT
     }
 
-    /// Which waits are told from others where time off the CPU counts.
+    /// Returns the waits that are distinguished where time off the CPU counts.
     #[must_use]
     pub fn told_waits(&self) -> ToldWaits {
         ToldWaits {
@@ -166,7 +167,7 @@ impl Object {
         }
     }
 
-    /// Whether there are limits of CPU time, and run-queue latency includes what they take.
+    /// Returns whether there are limits of CPU time, and run-queue latency includes the time that they take.
     #[must_use]
     pub fn confuses_limits(&self) -> bool {
         self.offsets.cfs_rq_throttle_count != ABSENT && !self.told_waits().throttling
@@ -185,13 +186,14 @@ impl Object {
     }
 }
 
-/// May the sampling programs write hash maps for `plan`? Software events never come as NMIs.
+/// Returns whether the sampling programs may write hash maps for `plan`. Software events never come as NMIs.
 fn lets_insert(plan: &Plan) -> bool {
     let nmi = plan.sampling.iter().any(Sampling::is_hardware);
     !nmi || probe::has_5_11()
 }
 
-/// Are programs to time when run queues are throttled? Where the kernel does not, and has the functions that do it.
+/// Returns whether programs are to time the throttling of run queues: where the kernel does not, and has the
+/// functions that do it.
 fn must_time_throttling(offsets: &Offsets, facts: &Facts) -> bool {
     let fields =
         [offsets.task_cfs_rq, offsets.cfs_rq_throttle_count, offsets.task_group_cfs_rq, offsets.rq_cpu];

@@ -9,11 +9,11 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// A metric, and by how much it may become worse.
+/// Metric, and the regression that it may have.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Regress {
     metric: String,
-    /// As a share of the first side's.
+    /// Allowed regression, as a share of the first side's value.
     limit: f64,
 }
 
@@ -21,7 +21,7 @@ impl FromStr for Regress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is no condition; use regress:METRIC>N%, as regress:cpu_time>5%");
+        let wrong = || format!("invalid condition `{text}`; use regress:METRIC>N%, e.g. regress:cpu_time>5%");
         let condition = text.trim().strip_prefix("regress:").ok_or_else(wrong)?;
         let (metric, limit) = condition.rsplit_once('>').ok_or_else(wrong)?;
         let percent = limit.trim().strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
@@ -34,14 +34,14 @@ impl FromStr for Regress {
     }
 }
 
-/// Each condition with the numbers it is about: more than one where a metric is of several devices.
+/// Conditions, each with its numbers: more than one where a metric covers several devices.
 pub(super) type Found<'a> = Vec<(&'a Regress, Vec<&'a Difference>)>;
 
-/// Finds what conditions are about, in the target, or in the owner of this name.
+/// Finds the numbers of conditions, in the target or in the owner with this name.
 ///
 /// # Errors
 ///
-/// There is no such number in both sides.
+/// A number is not in both recordings.
 pub(super) fn found<'a>(
     conditions: &'a [Regress],
     owner: Option<&str>,
@@ -54,9 +54,7 @@ pub(super) fn found<'a>(
     let of_whose: Vec<&Difference> = diff.differences.iter().filter(is_whose).collect();
     let whom = owner.map_or_else(|| "the target".to_owned(), |name| format!("owner `{name}`"));
     if let (Some(_), true) = (owner, of_whose.is_empty()) {
-        return Err(Usage(format!(
-            "{whom} is not in both recordings: there is nothing to hold --fail-on against"
-        )));
+        return Err(Usage(format!("{whom} is not in both recordings: --fail-on has nothing to compare")));
     }
     let names = || of_whose.iter().filter_map(|difference| metric(difference)).map(str::to_owned);
     let of_metric = |name: &str| -> Vec<&'a Difference> {
@@ -80,7 +78,7 @@ pub(super) fn found<'a>(
     conditions.iter().map(one).collect()
 }
 
-/// Metrics of `run`, and the events that `stat` counts the same with, the first that there is.
+/// Metrics of `run`, and the events of `stat` that count the same. The first event present is used.
 const COUNTED: [(&str, &[&str]); 5] = [
     ("cpu_time", &["event.task-clock", "event.task-clock:u", "event.cpu-clock"]),
     ("context_switches", &["event.context-switches", "event.cs"]),
@@ -89,10 +87,10 @@ const COUNTED: [(&str, &[&str]); 5] = [
     ("major_faults", &["event.major-faults"]),
 ];
 
-/// Names listed where none of them is near.
+/// Maximum number of names listed where none is similar.
 const LISTED_MAX: usize = 8;
 
-/// What a metric may have been meant to be: names like it, those that contain its words, else what there is.
+/// Returns suggestions for a metric: similar names, those that contain its words, else all there are.
 fn near(wanted: &str, names: impl Iterator<Item = String>) -> String {
     let mut all: Vec<String> = names.collect();
     all.sort();
@@ -117,7 +115,7 @@ fn metric(difference: &Difference) -> Option<&str> {
     }
 }
 
-/// Holds conditions against what was found. What cannot be told passes no gate.
+/// Checks the numbers against their conditions. A number that cannot be judged passes no gate.
 pub(super) fn check(found: &Found<'_>) -> Result<(), Quality> {
     let failures = found
         .iter()
@@ -132,7 +130,7 @@ fn failed(condition: &Regress, difference: &Difference) -> Option<String> {
     let metric = metric.terminal();
     match judge(difference, *limit) {
         Judgement::Within => None,
-        Judgement::Unknown(why) => Some(format!("whether {metric} became worse cannot be told: {why}")),
+        Judgement::Unknown(why) => Some(format!("cannot determine whether {metric} became worse: {why}")),
         Judgement::Worse(by) => {
             let way = if less_is_worse(&condition.metric) { "lower" } else { "higher" };
             let [by, limit] = [by, *limit].map(|share| share * 100.0);

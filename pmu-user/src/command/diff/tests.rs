@@ -1,4 +1,5 @@
-//! Recordings of a container that was made again between them, as if it had been one of a checked-in recording.
+//! Tests with recordings of a container that was made again between them, derived from a checked-in
+//! recording.
 
 use std::path::Path;
 
@@ -9,7 +10,7 @@ use crate::{
     metric::diff::{Diff, Recorded, Run},
 };
 
-/// The recording in which the cgroup at `/web.slice/api` is a container of this id.
+/// Returns the recording in which the cgroup at `/web.slice/api` is a container with this id.
 fn recorded(id: &str) -> Vec<Recorded> {
     let recordings = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/recordings");
     let Recording { header, mut drains, ending, .. } =

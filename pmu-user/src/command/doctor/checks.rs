@@ -1,4 +1,4 @@
-//! What doctor looks at.
+//! Checks of `pmbpf doctor`.
 
 mod cores;
 mod io;
@@ -21,11 +21,11 @@ use crate::{
     },
 };
 
-/// All checks, and the exit code: 0, or that of the first thing that stops `pmbpf run`.
+/// Returns all checks, and the exit code: 0, or that of the first problem that stops `pmbpf run`.
 pub(super) fn all(root: &Path) -> anyhow::Result<(Vec<Check>, u8)> {
     let mut machine = match (Machine::read(root), pid_namespace::check(root)) {
         (Ok(machine), _) => machine,
-        // It is why.
+        // The other PID namespace is the cause.
         (Err(_), Err(other)) => return Err(other.into()),
         (Err(error), Ok(())) => return Err(error.into()),
     };
@@ -83,7 +83,7 @@ fn kernel_types(kernel: &Kernel) -> Check {
             "everything that BPF programs count",
             "a kernel with CONFIG_DEBUG_INFO_BTF, or --btf FILE",
         ),
-        // What else may be wrong has checks of its own.
+        // Other errors have separate checks.
         Ok(_) | Err(_) => ok("kernel types (BTF)", format!("/{KERNEL_BTF} has every field")),
     }
 }
@@ -237,7 +237,7 @@ fn locked_memory(privileges: &Privileges) -> Check {
     ok("locked memory", format!("{found} (BPF maps do not count since Linux 5.11)"))
 }
 
-/// Loads every program without attaching any: the kernel's verifier says what works.
+/// Loads every program without attaching any: the kernel's verifier decides what works.
 fn programs(machine: &Machine, privileges: &Privileges, kernel: &Kernel, root: &Path) -> (Vec<Check>, u8) {
     let verified = verify(machine, root, kernel, privileges);
     let used = verified.iter().position(|(_, result)| result.is_ok());
@@ -271,7 +271,7 @@ fn programs(machine: &Machine, privileges: &Privileges, kernel: &Kernel, root: &
     (checks, code)
 }
 
-/// What helps where loading was refused for this, with this hint. Rights that are missing are a check of their own.
+/// Returns the fix for loading refused with this class and hint. Missing privileges have a separate check.
 fn fix((class, hint): (Class, Option<String>), privileges: &Privileges) -> String {
     let lacks = class == Class::NotPermitted && !privileges.can_collect();
     hint.filter(|_| !lacks).unwrap_or_default()
@@ -280,7 +280,8 @@ fn fix((class, hint): (Class, Option<String>), privileges: &Privileges) -> Strin
 /// Class, words and hint of an error.
 type Refusal = (Class, String, Option<String>);
 
-/// Every way of attaching, the best first, with the number of its programs or why it does not work.
+/// Verifies every way of attaching, the best first. Returns the number of its programs, or why it does not
+/// work.
 fn verify(
     machine: &Machine,
     root: &Path,

@@ -1,4 +1,4 @@
-//! What would be opened of I/O.
+//! I/O part of `--dry-run`.
 
 use super::Planned;
 use crate::{

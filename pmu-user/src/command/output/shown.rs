@@ -1,24 +1,25 @@
-//! The last barrier before a stream: whatever steers a terminal is escaped, as the format has it, whoever let it through.
+//! Last barrier before a stream: whatever controls a terminal is escaped, as the format requires, whatever
+//! let it through.
 
 use std::io::{self, Write};
 
 use crate::untrusted::{Untrusted, is_unsafe};
 
-/// Sequences that the text report styles itself with (`view::text`).
+/// Escape sequences of the styles of the text report (`view::text`).
 const STYLES: [&str; 4] = ["\x1b[0m", "\x1b[1m", "\x1b[2m", "\x1b[33m"];
 
-/// How a format writes a character that must not be seen.
+/// Escape of an unsafe character in a format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Escapes {
-    /// `\x1b`; the report's own styles pass.
+    /// Written as `\x1b`; the report's own styles pass.
     Text,
-    /// `\x1b`.
+    /// Written as `\x1b`.
     Csv,
-    /// `\u001b`, which means the same character. Outside its strings JSON has no such character.
+    /// Written as `\u001b`, which means the same character. Outside its strings JSON has no such character.
     Json,
 }
 
-/// A stream that nothing but line feeds and what can be seen gets through.
+/// Stream that lets through only line feeds and visible characters.
 pub(super) struct Shown<W> {
     into: W,
     escapes: Escapes,
@@ -83,7 +84,7 @@ impl<W: Write> Write for Shown<W> {
             plain.push_str(&self.plain(chunk.valid()));
             let invalid = chunk.invalid();
             rest = &rest[chunk.valid().len() + invalid.len()..];
-            // At the end it may only be incomplete.
+            // At the end, the character may only be incomplete.
             if rest.is_empty() && std::str::from_utf8(invalid).is_err_and(|error| error.error_len().is_none())
             {
                 self.begun = invalid.to_vec();
@@ -100,8 +101,9 @@ impl<W: Write> Write for Shown<W> {
     }
 }
 
-/// Is there nothing but line feeds and ASCII characters that can be seen? Everything that is printed comes through here: a piece is looked
-/// at as a whole, which the compiler makes vectors of, where a search would stop at each byte.
+/// Returns whether there is nothing but line feeds and visible ASCII characters. Everything that is printed
+/// comes through here. A piece is looked at as a whole, which the compiler vectorizes, where a search would
+/// stop at each byte.
 fn are_plain(bytes: &[u8]) -> bool {
     let is_plain = |byte: u8| (byte.wrapping_sub(b' ') <= b'~' - b' ') | (byte == b'\n');
     bytes.chunks(64).all(|piece| piece.iter().fold(true, |all, &byte| all & is_plain(byte)))
@@ -113,7 +115,7 @@ mod tests {
 
     use super::{Escapes, Shown};
 
-    /// What comes through, written in pieces of `size` bytes.
+    /// Returns what comes through, written in pieces of `size` bytes.
     fn shown(bytes: &[u8], size: usize, escapes: Escapes) -> String {
         let mut seen = Vec::new();
         let mut into = Shown::new(&mut seen, escapes);

@@ -1,4 +1,4 @@
-//! Streams whose readers are gone.
+//! Tests of streams without a reader.
 
 use std::io::Write as _;
 
@@ -11,7 +11,7 @@ fn our_own_characters_become_ascii_and_names_stay() {
     assert_eq!(String::from_utf8(bytes).unwrap(), "1 us - größe...");
 }
 
-/// A pipe whose reader is gone.
+/// Returns a pipe without a reader.
 fn unread(reader_gone: ReaderGone) -> Results {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);

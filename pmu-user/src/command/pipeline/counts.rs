@@ -1,4 +1,4 @@
-//! Counts without owners: their readings, until they are a report.
+//! Counts without owners: their readings, until they form a report.
 
 use std::time::Duration;
 
@@ -10,18 +10,17 @@ use crate::{
     view::workload_in_words,
 };
 
-/// What was read before anything was.
+/// Reading before the first one.
 const NOTHING: CountsDrain = CountsDrain { run: 1, at: Duration::ZERO, parts: Vec::new(), ended: None };
 
-/// What the reports of several runs take at most, in bytes.
+/// Memory limit for the reports of several runs, in bytes.
 const RUNS_BYTES_MAX: usize = 64 << 20;
 
-/// Refuses a plan whose reports take more memory than there may be, so that no run is begun, and nothing is read, that ends with
-/// nothing.
+/// Refuses a plan whose reports exceed the memory limit, so that no run begins, and nothing is read, in vain.
 ///
 /// # Errors
 ///
-/// Says how many runs would do, if fewer would.
+/// The error states how many runs would fit, if fewer would.
 pub(in crate::command) fn check(plan: &CountPlan) -> Result<(), Usage> {
     let bytes = Stat::bytes_max(plan);
     if bytes.saturating_mul(plan.runs as usize) <= RUNS_BYTES_MAX {
@@ -31,25 +30,23 @@ pub(in crate::command) fn check(plan: &CountPlan) -> Result<(), Usage> {
     let too_many =
         format!("{runs} runs of {} events take more than {} MiB", plan.asked.len(), RUNS_BYTES_MAX >> 20);
     Err(Usage(match most {
-        0 => {
-            "so many events of so many cgroups take more memory than there may be: leave out some".to_owned()
-        }
+        0 => "a run of these events and cgroups takes too much memory: leave out some".to_owned(),
         _ => format!("{too_many}: at most {most} runs can be kept"),
     }))
 }
 
-/// What a run, or several of a command, has counted so far.
+/// Counts so far, of a run or of several runs of a command.
 pub(super) struct CountsPart<'a> {
     header: &'a CountsHeader,
     earlier: Option<CountsDrain>,
-    /// Where counts begin, if not with the run.
+    /// Reading at which counts begin, if not with the run.
     base: Option<CountsDrain>,
-    /// The interval that is complete and has not been reported.
+    /// Complete interval that has not been reported.
     due: Option<Stat>,
-    /// Of several runs, those that came to a good end, and what they take in bytes.
+    /// Successful runs of several, and their memory in bytes.
     runs: Vec<Stat>,
     runs_bytes: usize,
-    /// Those that took too much, or were not in the plan.
+    /// Number of runs that took too much memory, or were not in the plan.
     runs_left_out: u64,
     broken_off: Option<(u32, Ending, Stat)>,
 }
@@ -86,13 +83,13 @@ impl<'a> CountsPart<'a> {
         }
     }
 
-    /// Takes a reading with which counts begin.
+    /// Takes the reading at which counts begin.
     pub(super) fn skip(&mut self, drain: CountsDrain) {
         self.earlier = Some(drain.clone());
         self.base = Some(drain);
     }
 
-    /// What was counted until this reading. CPU times are those of the whole run: a part of it has none.
+    /// Returns the counts up to this reading. CPU times are those of the whole run: a part of it has none.
     fn since_base(&self, drain: &CountsDrain) -> Stat {
         let stat = Stat::new(&self.header.plan, drain, self.base.as_ref());
         match &self.base {
@@ -101,7 +98,8 @@ impl<'a> CountsPart<'a> {
         }
     }
 
-    /// Takes a run's report. [`check`] has held the plan against the bound, and a recording may have more than its plan says.
+    /// Keeps the report of a run. [`check`] has checked the plan against the limit, but a recording may have
+    /// more runs than its plan.
     fn keep(&mut self, stat: Stat) {
         let bytes = self.runs_bytes.saturating_add(stat.bytes());
         if self.runs.len() < self.header.plan.runs as usize
@@ -114,25 +112,25 @@ impl<'a> CountsPart<'a> {
         }
     }
 
-    /// Is an interval complete?
+    /// Returns whether an interval is complete.
     pub(super) const fn is_due(&self) -> bool {
         self.due.is_some()
     }
 
-    /// The report of that interval.
+    /// Returns the report of the complete interval.
     pub(super) const fn interval(&mut self) -> Option<Stat> {
         self.due.take()
     }
 
-    /// The report of the whole, or the mean of all runs that ended well; without one, of what was counted until a run failed or a recording
-    /// breaks off.
+    /// Returns the report of the whole, or the mean of all successful runs. Without one, returns the counts
+    /// until a run failed or a recording breaks off.
     pub(super) fn whole(&self) -> Stat {
         let unfinished = || self.since_base(self.earlier.as_ref().unwrap_or(&NOTHING));
         let broken_off = || self.broken_off.as_ref().map(|(.., stat)| stat.clone());
         Stat::of_runs(&self.runs).or_else(broken_off).unwrap_or_else(unfinished)
     }
 
-    /// Runs that are not in the report, if there are any, and why.
+    /// Returns which runs are not in the report, if there are any, and why.
     pub(super) fn left_out(&self) -> Option<String> {
         if self.runs_left_out > 0 {
             let (runs, most) = (self.runs_left_out, self.header.plan.runs);

@@ -1,10 +1,11 @@
-//! `--time`: a span of a recording. It is cut between drains: whatever was read between two of them belongs to one side.
+//! `--time`: a span of a recording. It is cut between drains: everything read between two of them belongs to
+//! one side.
 
 use crate::{drain::Drain, machine::duration_ns, view::text::duration};
 
 use super::super::parse;
 
-/// Seconds of a recording, as they were asked for.
+/// Requested span of a recording, in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::command) struct Span {
     from_ns: u64,
@@ -12,7 +13,7 @@ pub(in crate::command) struct Span {
 }
 
 impl Span {
-    /// `10s..20s`, `10..`, `..500ms`: a number has seconds if it has no unit.
+    /// Parses `10s..20s`, `10..`, `..500ms`; a number without a unit is in seconds.
     pub(in crate::command) fn parse(text: &str) -> Result<Self, String> {
         let wrong = || format!("`{text}` is not a span of time; write it as 10s..20s, 10s.. or ..500ms");
         let (from, to) = text.split_once("..").ok_or_else(wrong)?;
@@ -32,27 +33,28 @@ impl Span {
     }
 }
 
-/// Where a drain lies.
+/// Place of a drain relative to the span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// Before the span: what it read is where the span's counts begin.
+    /// Before the span: its readings are where the span's counts begin.
     Before,
-    /// What was read since the drain before it is the span's.
+    /// Within the span, with everything read since the drain before it.
     Within,
     /// After the span.
     After,
 }
 
-/// A span while drains come, and what it really is.
+/// Span while drains come, and its actual bounds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cut {
     span: Span,
-    /// When the drain before was read.
+    /// Time at which the drain before was read.
     last_ns: u64,
     really: Option<(u64, u64)>,
-    /// Has a drain been seen? The first one of tasks and I/O says what there was before: with it counts begin.
+    /// Whether a drain has been seen. The first one of tasks and I/O has what there was before: counts begin
+    /// with it.
     is_begun: bool,
-    /// Has something been counted before the span?
+    /// Whether something was counted before the span.
     cuts_front: bool,
     is_over: bool,
 }
@@ -62,8 +64,8 @@ impl Cut {
         Self { span, last_ns: 0, really: None, is_begun: false, cuts_front: false, is_over: false }
     }
 
-    /// Where a drain lies: where the middle of the time is that it ends. So two spans that touch have no drain in common, and none lies
-    /// between them. What is known only of a whole run is taken from a drain of a part.
+    /// Returns the place of a drain, by the middle of the time that it ends. So two adjacent spans share no
+    /// drain, and no drain is lost between them. A drain of a part loses what is known only of a whole run.
     pub(super) fn place(&mut self, drain: &mut Drain) -> Place {
         let (from_ns, at_ns) = (self.last_ns, drain.at_ns().max(self.last_ns));
         self.last_ns = at_ns;
@@ -89,22 +91,22 @@ impl Cut {
         Place::Within
     }
 
-    /// Has the recording gone on after the span?
+    /// Returns whether the recording went on after the span.
     pub(super) const fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// From when to when it really is, in ns since counting started.
+    /// Returns the actual bounds, in ns since counting started.
     pub(super) const fn really(&self) -> Option<(u64, u64)> {
         self.really
     }
 
-    /// Why there is nothing in the span.
+    /// Returns the reason for an empty span.
     pub(super) fn nothing(&self) -> String {
         let length = duration(self.last_ns as f64);
         format!(
-            "--time leaves nothing: no drain of the recording lies there; it is {length} long, and what was read between two drains \
-             is not taken apart"
+            "--time selects nothing: no drain of the recording lies there; it is {length} long, and data between two drains \
+             is not split"
         )
     }
 }

@@ -1,4 +1,4 @@
-//! I/O: its drains, until they are a report.
+//! I/O: its drains, until they form a report.
 
 use std::collections::BTreeSet;
 
@@ -15,14 +15,14 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// What a run has said of I/O so far.
+/// I/O of a run so far.
 pub(super) struct IoPart<'a> {
-    /// CPUs of the host.
+    /// Number of online CPUs of the host.
     cpus: usize,
     prepared: Prepared<'a>,
     ledger: IoLedger,
     history: History,
-    /// Since the last report.
+    /// Interval since the last report.
     open: IoInterval,
     total: IoInterval,
 }
@@ -39,12 +39,12 @@ impl<'a> IoPart<'a> {
         })
     }
 
-    /// May a report to come have the cgroup at this path?
+    /// Returns whether a later report may have the cgroup at this path.
     pub(super) fn has_cgroup(&self, path: &Untrusted) -> bool {
         self.ledger.cgroups.id(path).is_some()
     }
 
-    /// Takes that a cgroup became a target.
+    /// Records that a cgroup became a target.
     pub(super) fn follow(&mut self, path: &Untrusted) {
         let IoLedger { followed, cgroups, .. } = &mut self.ledger;
         followed.insert(path.clone(), |path| cgroups.id(path).is_some());
@@ -60,27 +60,27 @@ impl<'a> IoPart<'a> {
         self.keep_within_bounds();
     }
 
-    /// Takes a drain of which nothing is reported: with it counts begin.
+    /// Takes a drain that is not reported, as the baseline of the counts.
     pub(super) fn skip(&mut self, drain: IoDrain) {
         self.ledger.advance(drain);
         self.keep_within_bounds();
     }
 
-    /// Is an interval complete?
+    /// Returns whether an interval is complete.
     pub(super) fn is_due(&self) -> bool {
         let plan = &self.prepared.header.plan;
         let Some(length) = plan.interval else { return false };
-        // Ticks are as far apart as the kernel lets them: one that is a little early ends its interval, too.
+        // The kernel decides how far ticks are apart: one that is a little early ends its interval, too.
         let early = length.saturating_sub(plan.tick / 2);
         self.open.to_ns >= self.open.from_ns.saturating_add(early.as_nanos() as u64)
     }
 
-    /// Is anything in the interval that is still open?
+    /// Returns whether anything is in the open interval.
     pub(super) const fn is_open(&self) -> bool {
         self.open.to_ns > self.open.from_ns
     }
 
-    /// Adds the interval that was open until now to a report.
+    /// Adds the open interval to a report, and closes it.
     pub(super) fn interval(&mut self, into: &mut Report) {
         let open = std::mem::take(&mut self.open);
         let report = IoReport::new(&self.prepared, &self.ledger, &open);
@@ -100,7 +100,7 @@ impl<'a> IoPart<'a> {
         self.add(report, &self.total, into);
     }
 
-    /// What of I/O the run has seen until now.
+    /// Returns the progress of I/O.
     pub(super) fn so_far(&self) -> SoFar {
         let parts = || [&self.total, &self.open].into_iter().filter_map(|part| part.traffic.as_ref());
         let owners = parts().flat_map(|traffic| traffic.block.keys()).map(|key| key.whose);

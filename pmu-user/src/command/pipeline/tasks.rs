@@ -1,4 +1,4 @@
-//! Tasks: their drains, until they are a report.
+//! Tasks: their drains, until they form a report.
 
 use std::{
     path::{Path, PathBuf},
@@ -25,23 +25,23 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// What a run has said of tasks so far.
+/// Tasks of a run so far.
 pub(super) struct TasksPart<'a> {
     machine: &'a Machine,
     header: &'a TasksHeader,
-    /// By core PMU.
+    /// Prepared metrics, by core PMU.
     prepared: Vec<Prepared>,
     drilling: Vec<Option<Drilling>>,
     /// Owners, places and totals so far.
     ledger: Ledger,
-    /// Regular ticks in an interval that is reported; `None` to report only the whole.
+    /// Regular ticks per reported interval; `None` to report only the whole.
     ticks_per_interval: Option<u64>,
     open: Interval,
     ticks: u64,
     reported_ticks: u64,
-    /// The whole run.
+    /// Interval of the whole run.
     total: Interval,
-    /// Is the whole run asked for? Else its intervals are not added up.
+    /// Whether the whole run is requested. If not, its intervals are not summed.
     has_whole: bool,
 }
 
@@ -74,18 +74,18 @@ impl<'a> TasksPart<'a> {
         })
     }
 
-    /// Adds nothing up for the whole run from here on.
+    /// Sums nothing for the whole run from here on.
     pub(super) const fn only_intervals(&mut self) {
         self.has_whole = false;
     }
 
-    /// Adds what there is of the whole run to a report, and begins anew.
+    /// Adds the whole run so far to a report, and begins again.
     pub(super) fn take_whole(&mut self, into: &mut Report) {
         let total = std::mem::take(&mut self.total);
         self.report(&total, into);
     }
 
-    /// Takes a drain. What is to be counted next.
+    /// Takes a drain. Returns what is to be counted next.
     pub(super) fn drain(&mut self, drain: &TasksDrain) -> Next {
         let interval = self.ledger.advance(drain);
         if self.has_whole {
@@ -100,7 +100,7 @@ impl<'a> TasksPart<'a> {
         next
     }
 
-    /// Takes a drain of which nothing is reported: with it counts begin.
+    /// Takes a drain that is not reported, as the baseline of the counts.
     pub(super) fn skip(&mut self, drain: &TasksDrain) {
         self.ledger.skip(drain);
         self.keep_within_bounds();
@@ -108,12 +108,12 @@ impl<'a> TasksPart<'a> {
         self.reported_ticks = drain.ticks;
     }
 
-    /// May a report to come have the cgroup at this path?
+    /// Returns whether a later report may have the cgroup at this path.
     pub(super) fn has_cgroup(&self, path: &Untrusted) -> bool {
         self.ledger.cgroup_at(path.as_bytes()).is_some()
     }
 
-    /// Takes that a cgroup became a target.
+    /// Records that a cgroup became a target.
     pub(super) fn follow(&mut self, path: &Untrusted) {
         self.ledger.follow(path);
     }
@@ -123,17 +123,17 @@ impl<'a> TasksPart<'a> {
         self.ledger.fold(&bounds, &mut [&mut self.total, &mut self.open]);
     }
 
-    /// Is an interval complete?
+    /// Returns whether an interval is complete.
     pub(super) fn is_due(&self) -> bool {
         self.ticks_per_interval.is_some_and(|ticks| self.ticks >= self.reported_ticks.saturating_add(ticks))
     }
 
-    /// Is anything in the interval that is still open?
+    /// Returns whether anything is in the open interval.
     pub(super) fn is_open(&self) -> bool {
         self.ticks_per_interval.is_some() && self.open.length_ns() > 0
     }
 
-    /// Adds the interval that was open until now to a report.
+    /// Adds the open interval to a report, and closes it.
     pub(super) fn interval(&mut self, into: &mut Report) {
         self.reported_ticks = self.ticks;
         let open = std::mem::take(&mut self.open);
@@ -152,7 +152,7 @@ impl<'a> TasksPart<'a> {
         self.open.extend(&late);
     }
 
-    /// Takes names alone, before the drains that they are for.
+    /// Takes only names, before the drains that they are for.
     pub(super) fn learn(&mut self, names: &Names) {
         self.ledger.learn(&names.names);
     }
@@ -168,12 +168,12 @@ impl<'a> TasksPart<'a> {
         unfound
     }
 
-    /// The functions of this name, by line and instruction.
+    /// Returns the functions with this name, by line and instruction.
     pub(super) fn annotate(&self, wanted: &str, owners: &[Pattern]) -> Result<Vec<Annotated>, Unmet> {
         annotate(&self.ledger, &self.total, wanted, owners)
     }
 
-    /// What of this run goes into the report of several.
+    /// Returns the part of this run in the report of several.
     pub(super) fn one_run(&self, report: &TasksReport) -> Vec<OneRun> {
         let trees = report.topdown.iter().flatten().filter_map(|topdown| topdown.owners.first());
         let each = self.header.plan.turns.iter().enumerate().zip(trees);
@@ -181,7 +181,7 @@ impl<'a> TasksPart<'a> {
             .collect()
     }
 
-    /// What of tasks the run has seen until now.
+    /// Returns the progress of tasks.
     pub(super) fn so_far(&self) -> SoFar {
         let is_sampled = !self.header.plan.sampling.is_empty();
         let events = || self.total.owners.values().flat_map(|counts| &counts.events);
@@ -196,7 +196,7 @@ impl<'a> TasksPart<'a> {
     }
 
     fn drill(&mut self, interval: &Interval) -> Next {
-        // A tick without slices says nothing.
+        // A tick without slices carries no information.
         if interval.slices.is_empty() || self.drilling.iter().all(Option::is_none) {
             return Next::new();
         }
@@ -214,7 +214,8 @@ impl<'a> TasksPart<'a> {
     }
 }
 
-/// The formulas of the metrics that a run measures, by core PMU; out of `folder`, a perfmon directory, if one is given.
+/// Returns the formulas of the metrics that a run measures, by core PMU. They come from `folder`, a perfmon
+/// directory, if one is given.
 pub(in crate::command) fn prepare(
     plan: &Plan,
     topology: &Topology,

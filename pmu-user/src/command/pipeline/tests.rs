@@ -1,4 +1,4 @@
-//! Reports of drains as they were read, and of the same drains out of a recording.
+//! Tests of reports from drains as they were read, and from the same drains out of a recording.
 
 use std::{path::Path, time::Duration};
 
@@ -53,7 +53,7 @@ fn report(header: &IoHeader, drains: &[IoDrain], format: Format) -> String {
     text
 }
 
-/// What a recording of I/O gives back.
+/// Returns what is read back from a recording of I/O.
 fn recorded(path: &Path, header: &IoHeader, drains: &[IoDrain]) -> (IoHeader, Vec<IoDrain>) {
     let mut writer = Writer::create(path, Overwrite::No, &header.clone().into()).unwrap();
     drains.iter().for_each(|drain| writer.drain(&drain.clone().into()).unwrap());
@@ -92,7 +92,8 @@ fn a_recording_gives_the_report_of_the_run_in_every_format() {
     }
 }
 
-/// The first row of `traffic` as if its owner had got a new one when all of `before` had been counted.
+/// Changes the first row of `traffic` as if its owner had received a new one when all of `before` had been
+/// counted.
 fn begin_anew(traffic: &mut Traffic, before: &Traffic) {
     let (row, old) = (&mut traffic.block[0], &before.block[0]);
     row.count.requests -= old.count.requests;
@@ -121,7 +122,8 @@ fn a_report_is_the_same_whether_or_not_rows_were_given_up() {
     assert_eq!(formats.map(|format| report(&header, &drains, format)), whole);
 }
 
-/// As if uncore PMUs had counted for longer than any run, and owners had done more than there is. In the next drain it is less.
+/// Sets counts as if uncore PMUs had counted for longer than any run, and owners had reached the maximum. In
+/// the next drain the counts are lower.
 fn overdo(drain: &mut IoDrain) {
     for slice in &mut drain.uncore {
         (slice.enabled_ns, slice.running_ns) = (u64::MAX, u64::MAX);
@@ -169,10 +171,10 @@ fn a_recording_may_hold_anything() {
     ]);
     overdo(&mut drains[2]);
     drains[2].traffic.as_mut().unwrap().block[0].latency = vec![(u16::MAX, 7), (3, 1)];
-    // Time that goes backwards, a last drain that says nothing, and intervals shorter than half a tick.
+    // Time that goes backwards, an empty last drain, and intervals shorter than half a tick.
     drains.swap(3, 4);
     drains.push(IoDrain::default());
-    // Groups inside themselves, of one name, with counts that are too many, too few and too large.
+    // Groups inside themselves, with one name, and with counts that are too many, too few and too large.
     let domain = |counts: &[u64]| Domain {
         name: Untrusted::from("mon_L3_00"),
         counts: counts.iter().copied().map(Fact::Known).collect(),
@@ -206,8 +208,8 @@ fn a_recording_may_hold_anything() {
     }
 }
 
-/// 2,000 MB/s written and 10 read at a stack and at the part of another, by metrics; and by counters that always run, as their
-/// unit should be and eight times that.
+/// Rates of 2,000 MB/s written and 10 read at a stack and at the part of another, by metrics, and by counters
+/// that always run. One test multiplies the latter by eight.
 const RATES: [(&str, u64); 3] =
     [("OF_CPU.MEM_WRITE", 500_000_000), ("CMPD", 2_500_000), ("bw_in_port1", 62_812_500)];
 
@@ -283,7 +285,8 @@ fn a_device_that_its_iommu_counts_alone_is_a_row_of_its_own_in_every_format() {
     assert_eq!(subjects, [expected], "only the device that was named");
 }
 
-/// Reads a made host's groups at five ticks, between which their counts and threads change; the report of it all.
+/// Reads the groups of a synthetic host at five ticks, between which their counts and threads change, and
+/// reports them.
 #[test]
 fn groups_of_a_host_become_rows_of_their_owners_in_every_format() {
     let tree = host();
@@ -297,11 +300,11 @@ fn groups_of_a_host_become_rows_of_their_owners_in_every_format() {
     let reader = Monitored::new(&header.plan, &layout, &tree.root, None).unwrap();
     let mut drains = Vec::new();
     for second in 0..5 {
-        // The whole counts what is inside, too: 300 MB/s of its own, 200 MB/s of the group's.
+        // The whole includes the group: 300 MB/s outside of it, 200 MB/s of the group.
         group(&tree, "", [1_000_000_000 + second * 500_000_000, 0], &[]);
         group(&tree, "mon_groups/web", [second * 200_000_000, 3_000_000], &[7]);
         if second == 4 {
-            // Someone else comes into it.
+            // Another thread enters the group.
             group(&tree, "mon_groups/web", [second * 200_000_000, 3_000_000], &[7, 8]);
         }
         let at_ns = second * 1_000_000_000;

@@ -1,4 +1,4 @@
-//! Options of `pmbpf run`, and what they ask for.
+//! Options of `pmbpf run`, and the request that they form.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ use crate::{
     session::{Measure, launch::Inherited},
 };
 
-/// Arguments.
+/// Arguments of `pmbpf run`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = examples::RUN)]
 pub(in crate::command) struct Args {
@@ -31,45 +31,48 @@ pub(in crate::command) struct Args {
     /// Do not count cgroups below the target cgroups
     #[arg(long, help_heading = "Target")]
     pub(in crate::command) no_descend: bool,
-    /// Whose row a count goes to; by default processes, or cgroups if cgroups are the target
+    /// Aggregate by process, thread, comm, executable or cgroup [default: process; cgroup if cgroups are the
+    /// target]
     #[arg(long, value_name = "OWNER", help_heading = "Target")]
     pub(in crate::command) by: Option<By>,
 
-    /// Events to sample on, in perf's notation (repeatable); by default cycles, or cpu-clock where there is no PMU
+    /// Sample on these events, in perf's event syntax (repeatable) [default: cycles, or cpu-clock without a
+    /// PMU]
     #[arg(short, long, value_name = "LIST", help_heading = "Events")]
     pub(in crate::command) event: Vec<String>,
-    /// Sample what a predefined configuration names
+    /// Sample the events of a predefined configuration
     #[arg(long, value_name = "NAME", help_heading = "Samples", value_parser = parse::profile(),
           conflicts_with_all = ["event", "period", "frequency", "no_sampling"])]
     config: Option<String>,
-    /// Sample every N counts of an event (ns for a clock), unless the event says `period=`; of a tracepoint 1 by default
+    /// Sample every N counts of an event (ns for a clock), unless the event has `period=` [default for
+    /// tracepoints: 1]
     #[arg(short = 'c', long, value_name = "N", conflicts_with = "frequency", help_heading = "Samples",
           value_parser = clap::value_parser!(u64).range(1..))]
     pub(in crate::command) period: Option<u64>,
-    /// Take a period that the kernel will throttle
+    /// Allow periods short enough for the kernel to throttle
     #[arg(long, help_heading = "Samples")]
     force_period: bool,
-    /// Sample N times a second on each CPU; converted once to a fixed period [default: 99]
+    /// Sample N times per second on each CPU, converted once to a fixed period [default: 99]
     #[arg(short = 'F', long, value_name = "N", help_heading = "Samples",
           value_parser = clap::value_parser!(u32).range(1..))]
     pub(in crate::command) frequency: Option<u32>,
     /// Do not sample
     #[arg(long, conflicts_with_all = ["event", "period", "frequency"], help_heading = "Samples")]
     pub(in crate::command) no_sampling: bool,
-    /// Keep the kernel and user stack of every sample; with --off-cpu also where tasks block, those of the longest waits
+    /// Record the kernel and user stack of every sample; with --off-cpu, also those of the longest waits
     #[arg(short = 'g', long, help_heading = "Samples")]
     pub(in crate::command) stacks: bool,
-    /// How user stacks are unwound, with --stacks: by frame pointers (fp), or by DWARF's call frame information for programs
-    /// that keep none
+    /// With --stacks, unwind user stacks by frame pointers (fp), or by DWARF call frame information for
+    /// programs without them
     #[arg(long, value_name = "WAY", default_value = "fp", help_heading = "Samples")]
     pub(in crate::command) unwind: Unwind,
-    /// Count the time that tasks are off the CPU, by what they wait for: a CPU, I/O, a lock, or anything else
+    /// Count off-CPU time, by what tasks wait for: a CPU, I/O, a lock, or anything else
     #[arg(long, help_heading = "Events")]
     pub(in crate::command) off_cpu: bool,
-    /// Count interrupt handlers, how long each has the CPUs, and whom they interrupt
+    /// Count interrupt handlers, their time on the CPUs, and the tasks that they interrupt
     #[arg(long, help_heading = "Events")]
     pub(in crate::command) interrupts: bool,
-    /// List gaps at least this long
+    /// List gaps of at least this length
     #[arg(long, value_name = "TIME", default_value = "300us", value_parser = parse::duration, help_heading = "Samples")]
     gap_min: Duration,
 
@@ -81,26 +84,26 @@ pub(in crate::command) struct Args {
     #[command(flatten)]
     pub(in crate::command) programs: ProgramArgs,
 
-    /// Measure I/O, too, on the same clock: what the same owners did to block devices and networks, and what uncore PMUs count
+    /// Measure I/O as well, on the same clock: block devices and networks by the same owners, and uncore PMUs
     #[arg(long, help_heading = "I/O")]
     io: bool,
     #[command(flatten)]
     pub(in crate::command) of_io: IoChoice,
 
-    /// Owners that can be told apart at a time; the others are counted together
+    /// Track at most N owners at once; the rest are summed as `other`
     #[arg(long, value_name = "N", help_heading = "Kernel side", value_parser = clap::value_parser!(u32).range(1..1_000_000))]
     pub(in crate::command) max_owners: Option<u32>,
-    /// Cost at most this share of the CPUs while counting, as in 1%: beyond it interrupt handlers, samples and run-queue latency
-    /// are no longer measured, in that order, and the report says from when on
+    /// Limit the overhead while counting to this share of the CPUs, e.g. 1%; above it, interrupt handlers,
+    /// samples and run-queue latency are turned off, in that order, and the report states when
     #[arg(long, value_name = "SHARE", help_heading = "Kernel side", value_parser = parse::budget)]
     pub(in crate::command) budget: Option<f64>,
-    /// Measure the programs' cost as long as they run, not only for the first second
+    /// Measure the cost of the BPF programs during the whole run, not only for the first second
     #[arg(long, help_heading = "Kernel side")]
     pub(in crate::command) measure: bool,
-    /// Do not charge waits for a CPU to whoever had it
+    /// Do not charge waits for a CPU to the task that had it
     #[arg(long, hide = true)]
     pub(in crate::command) no_culprits: bool,
-    /// Print what the programs log on rare paths
+    /// Print what the BPF programs log on rare paths
     #[arg(long, help_heading = "Kernel side")]
     pub(in crate::command) bpf_log: bool,
 }
@@ -112,7 +115,8 @@ impl Args {
             return Err(Usage(format!("--unwind dwarf needs stacks of samples to unwind: {add}")));
         }
         if self.stacks && self.no_sampling && !self.off_cpu {
-            let why = "--stacks with --no-sampling has no stacks to take: add --off-cpu for those of tasks that block";
+            let why =
+                "--stacks with --no-sampling records no stacks: add --off-cpu for those of blocked tasks";
             return Err(Usage(why.to_owned()));
         }
         let request = self.target.request();
@@ -143,12 +147,12 @@ impl Args {
         })
     }
 
-    /// May we talk?
+    /// Returns whether messages may go to stderr.
     pub(in crate::command) fn talks(&self) -> bool {
         self.common.talks(&self.target.command)
     }
 
-    /// The run that is asked for.
+    /// Returns the requested run.
     pub(in crate::command) fn live<'a>(&'a self, inherited: &'a Inherited, launched: Instant) -> Live<'a> {
         Live {
             common: &self.common,
@@ -164,7 +168,7 @@ impl Args {
         }
     }
 
-    /// What I/O is measured, if any is.
+    /// Returns the requested I/O measurement, if any.
     pub(in crate::command) fn io_request(&self, request: &Request) -> Result<Option<IoRequest>, Usage> {
         if let Some(flag) = self.of_io.given().filter(|_| !self.io) {
             return Err(Usage(format!("{flag} is about I/O: add --io")));
@@ -175,13 +179,13 @@ impl Args {
         let wrong = [
             (
                 !self.target.tid.is_empty(),
-                "--tid: requests are told apart by process; name processes with --pid",
+                "--tid: requests are attributed by process; name processes with --pid",
             ),
             (self.target.cpu.is_some(), "--cpu: requests and packets belong to no CPU"),
             (self.metrics.runs, "--runs: it reports several runs as one"),
         ];
         if let Some((_, why)) = wrong.iter().find(|(given, _)| *given) {
-            return Err(Usage(format!("--io does not go with {why}")));
+            return Err(Usage(format!("--io cannot be used with {why}")));
         }
         Ok(Some(self.of_io.request(request, self.metrics.cpu_model.clone())))
     }

@@ -1,4 +1,4 @@
-//! What the kernel accounts to the cgroups of targets, read once an interval from files that stay open.
+//! Kernel accounting of the cgroups of targets, read once an interval from files that stay open.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -16,36 +16,36 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// Files that are open at a time.
+/// Maximum number of open files.
 const FILES_MAX: usize = 8192;
-/// How often the files of a cgroup are looked for that were not there.
+/// Interval at which missing files of a cgroup are looked for again.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// The files of targets' cgroups.
+/// Open files of the cgroups of targets.
 #[derive(Debug)]
 pub(super) struct Accounts {
     accounting: Accounting,
     files_max: usize,
-    /// The newest cgroup that was there when counting began: ids grow.
+    /// Newest cgroup when counting began: ids grow.
     newest: CgroupId,
     open: HashMap<Untrusted, Open>,
     left_out: usize,
     is_said: bool,
 }
 
-/// The files of a cgroup.
+/// Open files of a cgroup.
 #[derive(Debug)]
 struct Open {
     files: AccountFiles,
-    /// What is in the series of its target already, of what grows.
+    /// Growing figures that are in the series of its target already.
     counted: Figures,
-    /// What it was at the last reading, of what grows.
+    /// Growing figures at the last reading.
     last: Figures,
     opened: Instant,
 }
 
 impl Accounts {
-    /// Nothing yet; `root` is where /proc is.
+    /// Returns accounts without open files; `root` is where /proc is.
     pub(super) fn new(layout: Layout, root: &Path) -> Self {
         let all = layout.list(&Untrusted::from("/")).unwrap_or_default();
         let newest = all.into_iter().map(|cgroup| cgroup.id).max().unwrap_or(CgroupId(u64::MAX));
@@ -59,12 +59,13 @@ impl Accounts {
         }
     }
 
-    /// What cgroups have here.
+    /// Returns the accounting of cgroups here.
     pub(super) const fn accounting(&self) -> &Accounting {
         &self.accounting
     }
 
-    /// What the kernel accounts to these targets by now, those that have their files open first. Of what is not there any more, nothing.
+    /// Returns what the kernel accounts to these targets by now, those with open files first. A cgroup that
+    /// is gone has nothing.
     pub(super) fn read(&mut self, mut targets: Vec<Accountable>) -> Vec<Account> {
         let wanted: HashSet<&Untrusted> = targets.iter().flat_map(|target| &target.paths).collect();
         self.open.retain(|path, _| wanted.contains(path));
@@ -82,7 +83,7 @@ impl Accounts {
         all
     }
 
-    /// Targets for whose files there was no room.
+    /// Returns the number of targets without room for their files.
     pub(super) const fn left_out(&self) -> usize {
         self.left_out
     }
@@ -109,7 +110,8 @@ impl Accounts {
         (!figures.is_empty()).then_some(Account { target, info, figures, of_interval })
     }
 
-    /// What a cgroup's files say now, which may have to be opened: it is new, it was made anew, or some were not there.
+    /// Returns the current figures of a cgroup. Its files are opened if it is new, if it was made again, or
+    /// if some were missing.
     fn now(&mut self, path: &Untrusted, has_room: &mut bool) -> Option<Figures> {
         let mut before = None;
         if let Some(open) = self.open.get(path) {
@@ -129,7 +131,7 @@ impl Accounts {
         let is_new = self.accounting.layout().at(path)?.id > self.newest;
         let (files, now) = self.accounting.open(path);
         let (counted, last) = before.unwrap_or_else(|| {
-            // All that one did that was made since counting began is of this run.
+            // All figures of a cgroup that was made since counting began are of this run.
             let growing = now.iter().filter(|(figure, _)| figure.grows());
             let begin = growing.map(|&(figure, value)| (figure, if is_new { 0 } else { value }));
             let begin: Figures = begin.collect();
@@ -140,7 +142,7 @@ impl Accounts {
     }
 }
 
-/// By how much a figure grew since `before`, which has it afterwards; 0 where it is met for the first time.
+/// Returns the growth of a figure since `before`, which has the new value afterwards; 0 where it is new.
 fn grown(before: &mut Figures, figure: Figure, value: u64) -> u64 {
     if let Some((_, last)) = before.iter_mut().find(|(of, _)| *of == figure) {
         return value.saturating_sub(std::mem::replace(last, value));

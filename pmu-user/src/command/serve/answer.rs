@@ -1,4 +1,4 @@
-//! What is answered to a request: metrics in the format that it asks for, whether counting goes on, and where to look.
+//! Responses to requests: metrics in the requested format, whether counting goes on, and where to look.
 
 use std::{
     io::Write as _,
@@ -28,13 +28,13 @@ use crate::view::exposition::Exposition;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// What `/` says.
-const INDEX: &str = "pmbpf serve\n\n/metrics  series, for Prometheus and others that read its formats\n/healthz  is counting going on?\n/readyz   is there anything to scrape yet?\n/flight   POST makes a dump of the last minutes, with --flight-recorder\n";
+/// Response body of `/`.
+const INDEX: &str = "pmbpf serve\n\n/metrics  series, for Prometheus and others that read its formats\n/healthz  200 while counting goes on\n/readyz   200 once there is something to scrape\n/flight   POST makes a dump of the last minutes, with --flight-recorder\n";
 
-/// What makes a dump.
+/// Path that makes a dump.
 const FLIGHT: &str = "/flight";
 
-/// A body that was made once for all who ask for the same.
+/// Response body, made once for all clients that request the same.
 #[derive(Debug)]
 struct Made {
     sequence: u64,
@@ -43,23 +43,23 @@ struct Made {
     body: Bytes,
 }
 
-/// Answers requests.
+/// Responder to HTTP requests.
 #[derive(Debug)]
 pub(super) struct Answers {
     published: Arc<Published>,
     made: Mutex<Vec<Made>>,
-    /// Who is asked for dumps, if anybody is.
+    /// Handle for dump requests, if there is a flight recorder.
     flight: Option<Asks>,
 }
 
-/// An answer, or who will know it.
+/// Response, or the receiver of its result.
 pub(super) enum Answer {
     Now(Response<Full<Bytes>>),
     Later(oneshot::Receiver<Result<String, Refusal>>),
 }
 
 impl Answer {
-    /// The answer, once it is there.
+    /// Returns the response, once it is there.
     pub(super) async fn made(self) -> Response<Full<Bytes>> {
         match self {
             Self::Now(answer) => answer,
@@ -73,7 +73,7 @@ impl Answers {
         Self { published, made: Mutex::new(Vec::new()), flight }
     }
 
-    /// The answer to a request that was admitted, from this address, whatever its body is.
+    /// Returns the response to an admitted request from this address, whatever its body is.
     pub(super) fn to<B>(&self, request: &Request<B>, web: &Web, from: IpAddr) -> Answer {
         match &self.flight {
             Some(asks) if request.uri().path() == FLIGHT => match may_dump(request, web, from) {
@@ -84,10 +84,10 @@ impl Answers {
         }
     }
 
-    /// The answer to a request that changes nothing.
+    /// Returns the response to a request that changes nothing.
     fn at_once<B>(&self, request: &Request<B>, from: IpAddr) -> Response<Full<Bytes>> {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
-            let mut answer = plain(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are answered\n");
+            let mut answer = plain(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are supported\n");
             answer.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
             return answer;
         }
@@ -105,7 +105,13 @@ impl Answers {
                 None => plain(StatusCode::SERVICE_UNAVAILABLE, "the first interval is not over yet\n"),
             },
             "/" => plain(StatusCode::OK, INDEX),
-            _ => plain(StatusCode::NOT_FOUND, "there are /metrics, /healthz and /readyz\n"),
+            _ => plain(
+                StatusCode::NOT_FOUND,
+                match self.flight {
+                    Some(_) => "there are /metrics, /healthz, /readyz and /flight\n",
+                    None => "there are /metrics, /healthz and /readyz\n",
+                },
+            ),
         }
     }
 
@@ -140,7 +146,8 @@ impl Answers {
         answer
     }
 
-    /// Records that the reader of a request sees a snapshot. Two Prometheus of one address differ by their scrape timeouts, or by a query of their own.
+    /// Records that the client of a request sees a snapshot. Two Prometheus servers at one address differ by
+    /// their scrape timeouts, or by a separate query.
     fn see<B>(&self, request: &Request<B>, from: IpAddr, sequence: u64) {
         const SCRAPE_TIMEOUT: HeaderName = HeaderName::from_static("x-prometheus-scrape-timeout-seconds");
         let header = |name| values(request, &name).unwrap_or_default();
@@ -151,36 +158,39 @@ impl Answers {
     }
 }
 
-/// Whether a request is one of a probe of kubelet or a balancer, which have no password: the answer is whether counting goes on.
+/// Returns whether a request is a probe of kubelet or a balancer. Probes have no password, and the response
+/// is whether counting goes on.
 pub(super) fn is_probe<B>(request: &Request<B>) -> bool {
     let uri = request.uri();
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
     is_read && uri.query().is_none() && matches!(uri.path(), "/healthz" | "/readyz")
 }
 
-/// The `Authorization` of a request.
+/// Returns the `Authorization` header of a request.
 pub(super) fn authorization<B>(request: &Request<B>) -> Option<String> {
     values(request, &AUTHORIZATION)
 }
 
-/// What a request gets that is not admitted.
+/// Returns the response to a request that is not admitted.
 pub(super) fn unauthorized() -> Response<Full<Bytes>> {
-    let mut answer = plain(StatusCode::UNAUTHORIZED, "who is there?\n");
+    let mut answer = plain(StatusCode::UNAUTHORIZED, "authentication required\n");
     let ask = HeaderValue::from_static("Basic realm=\"pmbpf\", Bearer");
     answer.headers_mut().insert(WWW_AUTHENTICATE, ask);
     answer
 }
 
-/// What a request gets whose password was not checked.
+/// Returns the response to a request with an unchecked password.
 pub(super) fn busy() -> Response<Full<Bytes>> {
-    let mut answer =
-        plain(StatusCode::TOO_MANY_REQUESTS, "too many passwords of this address wait to be checked\n");
+    let mut answer = plain(
+        StatusCode::TOO_MANY_REQUESTS,
+        "too many passwords from this address are waiting to be checked\n",
+    );
     answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
     answer
 }
 
-/// Why somebody who is admitted may not have a dump made: a disk is written, so he must be on this host or have said who he is; and no
-/// page in a browser may, whoever looks at it.
+/// Returns the refusal of a dump for an admitted client, if it is refused. A disk is written, so the client
+/// must be on this host or authenticated. A page in a browser is always refused.
 fn may_dump<B>(request: &Request<B>, web: &Web, from: IpAddr) -> Option<Response<Full<Bytes>>> {
     if *request.method() != Method::POST {
         let mut answer = plain(StatusCode::METHOD_NOT_ALLOWED, "POST makes a dump\n");
@@ -188,23 +198,21 @@ fn may_dump<B>(request: &Request<B>, web: &Web, from: IpAddr) -> Option<Response
         return Some(answer);
     }
     if request.headers().contains_key(ORIGIN) {
-        return Some(plain(StatusCode::FORBIDDEN, "no page makes a dump\n"));
+        return Some(plain(StatusCode::FORBIDDEN, "requests from browser pages are refused\n"));
     }
     let is_known = from.to_canonical().is_loopback() || web.knows_who_asks();
-    let why = "dumps are made for this host alone, unless --web-config says who may ask\n";
+    let why = "dumps are made for clients on this host, or with authentication (--web-config)\n";
     (!is_known).then(|| plain(StatusCode::FORBIDDEN, why))
 }
 
-/// What is said of a dump.
+/// Returns the response for a dump.
 fn of_dump(dump: Result<String, Refusal>) -> Response<Full<Bytes>> {
     match dump {
         Ok(name) => plain(StatusCode::CREATED, format!("{name}\n")),
         Err(Refusal::TooSoon(left)) => {
             let seconds = left.as_secs() + 1;
-            let mut answer = plain(
-                StatusCode::TOO_MANY_REQUESTS,
-                format!("the last dump was just made: again in {seconds} s\n"),
-            );
+            let mut answer =
+                plain(StatusCode::TOO_MANY_REQUESTS, format!("a dump was just made: retry in {seconds} s\n"));
             answer.headers_mut().insert(RETRY_AFTER, seconds.into());
             answer
         }
@@ -213,14 +221,14 @@ fn of_dump(dump: Result<String, Refusal>) -> Response<Full<Bytes>> {
     }
 }
 
-/// All values of a header, as one list.
+/// Returns all values of a header, as one list.
 fn values<B>(request: &Request<B>, name: &HeaderName) -> Option<String> {
     let all = request.headers().get_all(name).iter().filter_map(|value| value.to_str().ok());
     let all: Vec<&str> = all.collect();
     (!all.is_empty()).then(|| all.join(","))
 }
 
-/// Does a list of encodings have gzip, and not with weight 0?
+/// Returns whether a list of encodings has gzip, and not with weight 0.
 fn takes_gzip(accepted: &str) -> bool {
     accepted.split(',').any(|one| {
         let mut parts = one.split(';').map(str::trim);
@@ -231,7 +239,7 @@ fn takes_gzip(accepted: &str) -> bool {
 
 pub(super) fn zipped(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 8), Compression::fast());
-    // Nothing can go wrong in a vector.
+    // Writing to a vector cannot fail.
     let _ = encoder.write_all(bytes);
     encoder.finish().unwrap_or_default()
 }

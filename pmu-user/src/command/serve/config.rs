@@ -1,4 +1,5 @@
-//! `--config`: what may change while a server runs, in a file that SIGHUP has read again. What it names takes the place of the options.
+//! `--config`: settings that may change while a server runs, in a file that SIGHUP reloads. They replace the
+//! options.
 
 #[cfg(test)]
 mod tests;
@@ -20,12 +21,12 @@ use crate::{
     metric::{condition::Condition, exposed::Bounds},
 };
 
-/// Bytes of the file.
+/// Size limit of the file, in bytes.
 const BYTES_MAX: u64 = 1 << 20;
-/// Rules: each is held against every number of an interval.
+/// Limit on rules: each is checked against every number of an interval.
 const RULES_MAX: usize = 256;
 
-/// What may change while a server runs.
+/// Settings that may change while a server runs.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Settings {
     pub(super) max_targets: u32,
@@ -36,17 +37,17 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// Those of the options.
+    /// Returns the settings of the options.
     pub(super) fn of(args: &Args) -> Self {
         let Args { max_targets, max_series, linger, .. } = *args;
         Self { max_targets, max_series, linger, rules: args.flight.rules().to_vec() }
     }
 
-    /// These, with what a file has in their place.
+    /// Returns these settings, with those of a file in their place.
     ///
     /// # Errors
     ///
-    /// It cannot be read, or has an unknown key or a value out of range: nothing in it is passed over.
+    /// The file cannot be read, or has an unknown key or a value out of range: nothing in it is ignored.
     pub(super) fn with(&self, path: &Path, measured: Measured) -> anyhow::Result<Self> {
         let text =
             file::read_regular(path, BYTES_MAX).with_context(|| format!("cannot read {}", path.display()))?;
@@ -64,7 +65,7 @@ impl Settings {
                 "linger" => settings.linger = time(key, value)?,
                 "when" => settings.rules = rules(value, measured)?,
                 other => {
-                    bail!("`{other}` is not known here: there are max-targets, max-series, linger and when")
+                    bail!("unknown key `{other}`; the keys are max-targets, max-series, linger and when")
                 }
             }
         }
@@ -86,7 +87,7 @@ fn number(key: &str, value: &Yaml, (least, most): (u32, u32)) -> anyhow::Result<
     number.with_context(|| format!("{key} is not a number of {least} to {most}"))
 }
 
-/// A time with its unit; a number alone is seconds.
+/// Parses a time with its unit; a number alone is in seconds.
 fn time(key: &str, value: &Yaml) -> anyhow::Result<Duration> {
     let text = match value {
         Yaml::Integer(seconds) => seconds.to_string(),

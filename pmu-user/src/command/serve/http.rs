@@ -1,5 +1,5 @@
-//! Listens, and gives what comes to whoever answers: on a thread of its own that holds no right at all, so that neither a slow client nor
-//! a hostile one has anything to do with counting.
+//! HTTP listener, which passes requests to the responder. It runs on a separate thread without any privilege,
+//! so that neither a slow nor a hostile client affects counting.
 
 use std::{
     convert::Infallible,
@@ -37,35 +37,36 @@ use crate::{
     },
 };
 
-/// Connections that may wait to be accepted, as far as the kernel allows it.
+/// Maximum number of connections that wait to be accepted, as far as the kernel allows it.
 const BACKLOG: i32 = 4096;
-/// For how long a client may write its request.
+/// Time limit for a client to write its request.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// For how long it may take for all of it, the answer included.
+/// Time limit for all of a connection, the response included.
 const PATIENCE_FOR_ALL: Duration = Duration::from_secs(30);
-/// Bytes of a request.
+/// Size limit of a request, in bytes.
 const REQUEST_BYTES_MAX: usize = 16 << 10;
-/// After an error that is not one of a connection: no files are left, most often.
+/// Pause after an error that is not one of a connection: no file descriptors are left, most often.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How long it takes to be refused without a check: those that ask at once again would be as many a second as can connect.
+/// Delay of a refusal without a check. Without it, clients that retry at once would be as many a second as
+/// can connect.
 const REFUSAL: Duration = Duration::from_secs(1);
 
-/// What answers, and to whom.
+/// Responder, and the clients that it admits.
 pub(super) struct Site {
     answers: Answers,
     web: Mutex<Arc<Web>>,
     passwords: Arc<Passwords>,
-    /// Where that is written down.
+    /// File of the web configuration.
     file: Option<PathBuf>,
 }
 
 impl Site {
-    /// A site of these answers, for whom a web configuration admits, which is read again from its file.
+    /// Returns a site of these answers, with a web configuration that is read again from its file.
     pub(super) fn new(answers: Answers, web: Web, file: Option<PathBuf>) -> io::Result<Self> {
         Ok(Self { answers, web: Mutex::new(Arc::new(web)), passwords: Arc::new(Passwords::new()?), file })
     }
 
-    /// Are connections encrypted?
+    /// Returns whether connections are encrypted.
     pub(super) fn is_encrypted(&self) -> bool {
         self.web().tls.is_some()
     }
@@ -74,11 +75,12 @@ impl Site {
         Arc::clone(&self.web.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Reads the web configuration again, which takes the right to do so; one that cannot be read, or that requires less of clients, changes nothing.
+    /// Reads the web configuration again, which takes the privilege to do so. One that cannot be read, or
+    /// that requires less of clients, changes nothing.
     pub(super) fn reload(&self) {
         let Some(file) = &self.file else { return };
         let read = Web::read(file).and_then(|web| match web.opens(&self.web()) {
-            Some(why) => anyhow::bail!("{}: {why}: start anew to serve without", file.display()),
+            Some(why) => anyhow::bail!("{}: {why}: restart to serve without", file.display()),
             None => Ok(web),
         });
         match read {
@@ -86,11 +88,11 @@ impl Site {
                 *self.web.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(web);
                 output::talk(&format!("{} is in force", file.display()));
             }
-            Err(error) => output::talk(&format!("what was in force stays so: {error:#}")),
+            Err(error) => output::talk(&format!("the previous settings stay in force: {error:#}")),
         }
     }
 
-    /// The answer to a request of a client that has a place.
+    /// Returns the response to a request of a client that has a place.
     async fn answer<B>(
         &self,
         request: &Request<B>,
@@ -119,11 +121,11 @@ impl Site {
     }
 }
 
-/// Sockets that listen at these addresses, each with where that is.
+/// Returns sockets that listen at these addresses, each with its local address.
 pub(super) fn bind(addresses: &[SocketAddr]) -> anyhow::Result<Vec<(TcpListener, SocketAddr)>> {
     let bound = |address: &SocketAddr| {
         let every = [*address, (Ipv4Addr::UNSPECIFIED, address.port()).into()];
-        // Every address of a host without IPv6 is one of IPv4.
+        // On a host without IPv6, every address is one of IPv4.
         let listener =
             TcpListener::bind(&every[..if address.ip() == Ipv6Addr::UNSPECIFIED { 2 } else { 1 }])?;
         rustix::net::listen(&listener, BACKLOG)?;
@@ -140,10 +142,11 @@ pub(super) fn bind(addresses: &[SocketAddr]) -> anyhow::Result<Vec<(TcpListener,
     all.collect()
 }
 
-/// What else is done by whoever answers.
+/// Background task of the HTTP thread.
 pub(super) type Beside = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Answers from now on, and does what else is to be done meanwhile, until the process ends. The thread that calls has been confined.
+/// Serves from now on, and runs background tasks, until the process ends. The calling thread has been
+/// confined.
 pub(super) fn begin(listeners: Vec<TcpListener>, site: Arc<Site>, beside: Vec<Beside>) -> anyhow::Result<()> {
     Builder::new().name("http".to_owned()).spawn(move || {
         confine(Duty::Answer);
@@ -189,7 +192,7 @@ async fn listen(listener: TcpListener, site: Arc<Site>, places: Arc<Places>) {
     }
 }
 
-/// A connection, encrypted or not. Whoever goes away is no concern of ours.
+/// Serves a connection, encrypted or not. A client that goes away is ignored.
 async fn meet(stream: TcpStream, site: &Arc<Site>, client: (&Arc<Place>, IpAddr)) {
     let web = site.web();
     match &web.tls {
@@ -203,7 +206,7 @@ async fn meet(stream: TcpStream, site: &Arc<Site>, client: (&Arc<Place>, IpAddr)
     }
 }
 
-/// One request, and its answer.
+/// Serves one request.
 async fn talk(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     site: &Arc<Site>,

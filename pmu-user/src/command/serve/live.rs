@@ -1,4 +1,4 @@
-//! The run behind it: its intervals are added up, and published.
+//! Run behind the server: its intervals are added up, and published.
 
 #[cfg(test)]
 mod tests;
@@ -53,14 +53,14 @@ use crate::{
     view::{Format, View},
 };
 
-/// The longest time between two drains.
+/// Longest time between two drains.
 const TICK_MAX: Duration = Duration::from_secs(5);
 /// Default length of an interval.
 const INTERVAL: Duration = Duration::from_secs(5);
-/// The same beside a flight recorder: an incident of two seconds fills one.
+/// Default length of an interval with a flight recorder: an incident of two seconds fills one.
 const INTERVAL_OF_RULES: Duration = Duration::from_secs(1);
 
-/// Counts and serves until it is told to end.
+/// Counts and serves until it is stopped.
 pub(super) fn serve(args: &Args) -> anyhow::Result<u8> {
     let launched = Instant::now();
     let (options, measured) = (Settings::of(args), args.measured());
@@ -114,7 +114,7 @@ impl Args {
             metrics: self.metrics(),
             off_cpu: if self.off_cpu { OffCpu::Yes } else { OffCpu::No },
             interrupts: if self.interrupts { Interrupts::Yes } else { Interrupts::No },
-            // A recording has it, and rules see it; else it is read for series alone.
+            // A recording has cgroup pressure, and rules see it. Otherwise it is read for series alone.
             cgroup_pressure: if self.flight.is_wanted() { CgroupPressure::Yes } else { CgroupPressure::No },
             interval: Some(self.interval()),
             tick_max: self.tick_max(),
@@ -123,7 +123,7 @@ impl Args {
         }
     }
 
-    /// What is counted, by which rules can be met.
+    /// Returns what is counted, which decides whether rules can be met.
     fn measured(&self) -> Measured {
         Measured {
             off_cpu: self.off_cpu,
@@ -134,18 +134,19 @@ impl Args {
         }
     }
 
-    /// Length of an interval. Rules are held against each, and see what lasts for two of them.
+    /// Returns the length of an interval. Rules are checked at each, and detect what lasts for two of them.
     fn interval(&self) -> Duration {
         let unsaid = if self.flight.is_wanted() { INTERVAL_OF_RULES } else { INTERVAL };
         self.interval.unwrap_or(unsaid)
     }
 
-    /// How often stacks are sampled: profiles and dumps alone have them.
+    /// Returns the sampling frequency of stacks, which only profiles and dumps have.
     fn frequency(&self) -> Option<u32> {
         self.profiles.frequency().max(self.flight.frequency())
     }
 
-    /// The first level, which every model counts with few turns or none.
+    /// Returns the wanted metrics: by default the first level, which every model counts with few turns or
+    /// none.
     fn metrics(&self) -> WantedMetrics {
         if self.no_metrics {
             return WantedMetrics::None;
@@ -162,8 +163,9 @@ impl Args {
         }
     }
 
-    /// Nobody sees more than intervals, so between them nothing is read but what has no room. A recording of the last minutes has
-    /// every tick; and samples are looked at while their processes live.
+    /// Returns the longest time between two drains. Only intervals are visible, so between them nothing is
+    /// read but what has no room. A recording of the last minutes has every tick, and samples are looked at
+    /// while their processes live.
     fn tick_max(&self) -> Duration {
         if self.flight.is_wanted() || self.profiles.frequency().is_some() {
             Request::default().tick_max
@@ -196,9 +198,9 @@ async fn run(
     }
     let published = Arc::new(Published::new(args.interval(), header.started_unix_ns));
     let changed = Arc::new(Changed::default());
-    // What SIGHUP is for may be root's alone; what else begins has no more rights than who counts.
+    // Files for SIGHUP may be root's alone. Other threads have no more privileges than the counting thread.
     let reloading = reloader.begin(Arc::clone(&changed))?;
-    // Before any other thread begins, so that none has more rights than who counts.
+    // Before any other thread begins, so that none has more privileges than the counting thread.
     confine(Duty::Collect);
     let signals = Signals::of_service()?;
     let flight = flight.map(|taken| taken.begin(&recorded)).transpose()?;
@@ -240,7 +242,8 @@ async fn run(
     Ok(0)
 }
 
-/// The header of a run in whose reports no cgroup has what is below it: every target has its own, and they add up.
+/// Returns the header of a run with reports in which no cgroup includes those below it: every target has its
+/// own counts, and they add up.
 fn apart(mut header: Header) -> Header {
     if let Some(tasks) = &mut header.tasks {
         tasks.plan.descend = Descend::No;
@@ -315,10 +318,10 @@ async fn count(
     Ok(())
 }
 
-/// Notifications of systemd after the first interval; after others the second of them.
+/// Notifications to systemd after the first interval; after others, only the second of them.
 const BEGUN: [NotifyState<'_>; 2] = [NotifyState::Ready, NotifyState::Watchdog];
 
-/// Tells systemd, where it has started us and waits for it.
+/// Notifies systemd, if it has started this process and waits for it.
 fn notify(states: &[NotifyState<'_>]) {
     let _ = sd_notify::notify(states);
 }

@@ -1,5 +1,6 @@
-//! Checks passwords. bcrypt takes a tenth of a second on purpose, so it runs on a thread of its own, a bounded number of requests wait for
-//! it, addresses in turn, and what was right is remembered for a while: a scrape that was admitted before waits for no other.
+//! Password checks. bcrypt takes a tenth of a second on purpose, so it runs on a separate thread. A bounded
+//! number of requests wait for it, and addresses take turns. Correct passwords are remembered for a while: a
+//! scrape that was admitted before does not wait.
 
 #[cfg(test)]
 mod tests;
@@ -19,52 +20,52 @@ use tokio::sync::oneshot;
 
 use super::places::Address;
 
-/// What is known of a secret: SHA-256 of it.
+/// SHA-256 of a secret.
 pub(super) type Hash = [u8; 32];
 
-/// Checks that wait at a time, those of all addresses together.
+/// Maximum number of waiting checks, those of all addresses together.
 const WAITING_MAX: usize = 64;
-/// For how long a password that was right is remembered after it was last used.
+/// Time that a correct password is remembered after its last use.
 const KNOWN_FOR: Duration = Duration::from_hours(1);
 
-/// A password, and what it is checked by.
+/// Password, and the hash to check it against.
 #[derive(Clone)]
 pub(super) struct Credentials {
-    /// The user, where there is one of the name that was given.
+    /// User, if there is one with the given name.
     pub(super) user: Option<String>,
     pub(super) password: String,
-    /// bcrypt's hash: of the user, or of another where there is none of the name.
+    /// bcrypt hash: of the user, or of another one if the name is unknown.
     pub(super) hash: String,
 }
 
 impl Credentials {
-    /// Is it the password of a user? Takes as long as the hash wants.
+    /// Returns whether it is the password of a user. Takes as long as the hash requires.
     pub(super) fn are_right(&self) -> bool {
         let is_right = bcrypt::verify(&self.password, &self.hash).unwrap_or(false);
         is_right && self.user.is_some()
     }
 }
 
-// A password is in no message.
+// A password appears in no message.
 impl Debug for Credentials {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Credentials").finish_non_exhaustive()
     }
 }
 
-/// What a check came to.
+/// Result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Checked {
     Right,
     Wrong,
-    /// Not checked: too many wait, most of them of this address.
+    /// Not checked: too many wait, most of them from this address.
     Refused,
 }
 
-/// Checks, one after the other.
+/// Checks of passwords, one after the other.
 #[derive(Debug)]
 pub(super) struct Passwords {
-    /// Of this process, so that what is remembered can be compared with nothing else.
+    /// Salt of this process, so that what is remembered can be compared with nothing else.
     salt: Hash,
     state: Mutex<State>,
     arrived: Condvar,
@@ -72,11 +73,11 @@ pub(super) struct Passwords {
 
 #[derive(Debug, Default)]
 struct State {
-    /// In the order in which they came.
+    /// Waiting checks, in the order in which they came.
     waiting: Vec<Waiting>,
-    /// What was right, by user, and when it was last used.
+    /// Hashes of correct passwords, by user, and when each was last used.
     known: BTreeMap<String, (Hash, Instant)>,
-    /// Addresses of those that wait or waited last, with the number of the check that was theirs.
+    /// Addresses with a waiting check, and the last one checked, with the number of their last check.
     turns: BTreeMap<Address, u64>,
     checks: u64,
     has_begun: bool,
@@ -90,18 +91,18 @@ struct Waiting {
 }
 
 impl Passwords {
-    /// Nothing is remembered yet.
+    /// Returns a queue without remembered passwords.
     ///
     /// # Errors
     ///
-    /// The kernel has no random numbers to give.
+    /// The kernel provides no random numbers.
     pub(super) fn new() -> io::Result<Self> {
         let mut salt = Hash::default();
         File::open("/dev/urandom")?.read_exact(&mut salt)?;
         Ok(Self { salt, state: Mutex::default(), arrived: Condvar::new() })
     }
 
-    /// Checks a password: at once where it is remembered, else when it is this address's turn.
+    /// Checks a password: at once if it is remembered, else when it is this address's turn.
     pub(super) async fn check(self: &Arc<Self>, from: Address, credentials: Credentials) -> Checked {
         let Some(answer) = self.enqueue(from, credentials) else { return Checked::Right };
         match answer.await {
@@ -111,7 +112,7 @@ impl Passwords {
         }
     }
 
-    /// Where the answer will be, or nothing where the password is known to be right.
+    /// Queues a check, and returns the receiver of its result; `None` if the password is known to be correct.
     fn enqueue(self: &Arc<Self>, from: Address, credentials: Credentials) -> Option<oneshot::Receiver<bool>> {
         let (answer, receiver) = oneshot::channel();
         let mut state = self.state();
@@ -133,7 +134,7 @@ impl Passwords {
         Some(receiver)
     }
 
-    /// Checks until the process ends.
+    /// Checks passwords until the process ends.
     fn work(&self) {
         loop {
             let one = self.next();
@@ -180,7 +181,7 @@ impl State {
         }
     }
 
-    /// Of more than can wait the oldest of the address with the most is refused.
+    /// Refuses checks beyond the limit: the oldest of the address with the most.
     fn bound(&mut self) {
         self.waiting.retain(|one| !one.answer.is_closed());
         while self.waiting.len() > WAITING_MAX {
@@ -191,8 +192,8 @@ impl State {
         }
     }
 
-    /// The next one to check: of the address whose turn was longest ago, the one that came last, as those before it have waited so long
-    /// that their clients may give up.
+    /// Returns the next check: the newest of the address with the least recent turn. Older ones have waited
+    /// so long that their clients may give up.
     fn take(&mut self) -> Option<Waiting> {
         self.waiting.retain(|one| !one.answer.is_closed());
         let turns = &self.turns;
@@ -206,7 +207,7 @@ impl State {
     }
 }
 
-/// What is remembered of a password: nothing that a password could be guessed by without this process's salt.
+/// Returns what is remembered of a password. Without this process's salt, no password can be guessed by it.
 fn digest(salt: &Hash, credentials: &Credentials) -> Hash {
     let hash = credentials.hash.as_bytes();
     sha256(&[salt.as_slice(), &sha256(hash), credentials.password.as_bytes()].concat())

@@ -1,5 +1,5 @@
-//! Connections at a time, shared between addresses: where all places are taken, a new connection gets that of the address that has the most,
-//! and there of the connection that has waited longest for a request.
+//! Places of connections, shared between addresses. If all places are taken, a new connection gets one of the
+//! address that has the most: that of the connection that has waited longest for a request.
 
 use std::{
     collections::BTreeMap,
@@ -10,12 +10,12 @@ use std::{
 use rustix::process::{Resource, getrlimit};
 use tokio::task::AbortHandle;
 
-/// Places, where the process may have that many files.
+/// Maximum number of places, if the process may have that many files.
 const PLACES_MAX: usize = 512;
-/// Places in any case.
+/// Minimum number of places, in any case.
 const PLACES_MIN: usize = 16;
 
-/// Where a client is, as far as one client has one: of IPv6 the network, and all of this host is one.
+/// Address of a client, as far as one client has one: of IPv6 the network, and all of this host is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Address(IpAddr);
 
@@ -29,7 +29,7 @@ impl Address {
         })
     }
 
-    /// The one that is there most often, of equals the first.
+    /// Returns the most frequent address; of equals the first.
     pub(super) fn greediest(all: impl Iterator<Item = Self>) -> Option<Self> {
         let mut counts: BTreeMap<Self, (usize, usize)> = BTreeMap::new();
         for (at, address) in all.enumerate() {
@@ -40,18 +40,18 @@ impl Address {
     }
 }
 
-/// How far a connection is, in the order in which connections give way.
+/// Stage of a connection, in the order in which connections give way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Stage {
-    /// Its request has not come.
+    /// The request has not come.
     Head,
-    /// Its password is checked.
+    /// The password is checked.
     Password,
-    /// It is answered.
+    /// The response is written.
     Answer,
 }
 
-/// All places.
+/// Places of all connections.
 #[derive(Debug)]
 pub(super) struct Places {
     max: usize,
@@ -61,7 +61,7 @@ pub(super) struct Places {
 #[derive(Debug, Default)]
 struct Taken {
     next: u64,
-    /// In the order in which they were taken.
+    /// Taken places, in the order in which they were taken.
     all: Vec<Entry>,
 }
 
@@ -73,7 +73,7 @@ struct Entry {
     task: Option<AbortHandle>,
 }
 
-/// A place of one connection, until it is dropped.
+/// Place of one connection, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Place {
     places: Arc<Places>,
@@ -82,14 +82,14 @@ pub(super) struct Place {
 }
 
 impl Places {
-    /// As many as a quarter of the files that this process may open.
+    /// Returns as many places as a quarter of the files that this process may open.
     pub(super) fn new() -> Self {
         let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         let quarter = usize::try_from(files / 4).unwrap_or(usize::MAX);
         Self { max: quarter.clamp(PLACES_MIN, PLACES_MAX), taken: Mutex::default() }
     }
 
-    /// A place for a connection from this address; another may lose its own.
+    /// Returns a place for a connection from this address. Another connection may lose its own.
     pub(super) fn take(self: &Arc<Self>, from: IpAddr) -> Place {
         let address = Address::of(from);
         let mut taken = self.taken();
@@ -103,12 +103,12 @@ impl Places {
         Place { places: Arc::clone(self), number, address }
     }
 
-    /// Ends a connection where no file is left for another.
+    /// Ends a connection if no file is left for another.
     pub(super) fn make_room(&self) {
         self.taken().end_one();
     }
 
-    /// The task that ends with the place.
+    /// Sets the task that ends with the place.
     pub(super) fn belongs_to(&self, number: u64, task: AbortHandle) {
         match self.taken().all.iter_mut().find(|entry| entry.number == number) {
             Some(entry) => entry.task = Some(task),
@@ -122,7 +122,7 @@ impl Places {
 }
 
 impl Taken {
-    /// Ends the connection of the greediest address that is least far, of equals the oldest.
+    /// Ends one connection of the greediest address: the one at the earliest stage, of equals the oldest.
     fn end_one(&mut self) {
         let Some(greediest) = Address::greediest(self.all.iter().map(|entry| entry.address)) else { return };
         let of_it = self.all.iter().enumerate().filter(|(_, entry)| entry.address == greediest);
@@ -138,7 +138,7 @@ impl Place {
         self.number
     }
 
-    /// Says how far the connection is.
+    /// Records the stage of the connection.
     pub(super) fn is_at(&self, stage: Stage) {
         if let Some(entry) = self.places.taken().all.iter_mut().find(|entry| entry.number == self.number) {
             entry.stage = stage;

@@ -1,5 +1,6 @@
-//! Pushes stacks of samples to a collector, by OTLP's profiles over HTTP. A profile is of what was sampled since the one before, so
-//! those that a collector does not take wait; the oldest goes where there are too many, and is counted.
+//! Push of sampled stacks to a collector, by OTLP profiles over HTTP. A profile covers the samples since the
+//! one before, so profiles that a collector does not take wait. Of too many, the oldest is dropped, and
+//! counted.
 
 #[cfg(test)]
 mod tests;
@@ -21,23 +22,24 @@ use tokio::{sync::Notify, time};
 use super::push::{self, Failure, Trouble};
 use crate::{command::pipeline::Pipeline, drain::Header, machine::duration_ns, view::export};
 
-/// Where collectors take profiles as long as they are in development (opentelemetry-proto, collector/profiles/v1development).
+/// Path where collectors take profiles as long as they are in development (opentelemetry-proto,
+/// collector/profiles/v1development).
 const PATH: &str = "/v1development/profiles";
-/// Profiles that wait.
+/// Maximum number of waiting profiles.
 const WAITING_MAX: usize = 4;
-/// How long after a failure it is tried again.
+/// Delay of a retry after a failure.
 const AGAIN: Duration = Duration::from_secs(5);
-/// For how long the last profile may be on its way once counting is over.
+/// Time limit of the last push once counting is over.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Arguments.
+/// Arguments for pushing profiles.
 #[derive(Debug, clap::Args)]
 pub(super) struct ProfilesArgs {
-    /// Push stacks of samples to an OpenTelemetry collector as well, by OTLP's profiles, which are in development there:
-    /// http://HOST:PORT, or with a path
+    /// Also push sampled stacks to an OpenTelemetry collector, by OTLP profiles (in development):
+    /// http://HOST:PORT, with or without a path
     #[arg(long, value_name = "URL", value_parser = url, help_heading = "Server")]
     otlp_profiles: Option<Uri>,
-    /// Sample so many times a second on each CPU for that
+    /// Sample N times per second on each CPU for --otlp-profiles
     #[arg(long, value_name = "N", default_value_t = 19, requires = "otlp_profiles", help_heading = "Server",
           value_parser = clap::value_parser!(u32).range(1..))]
     profile_frequency: u32,
@@ -48,33 +50,34 @@ fn url(text: &str) -> Result<Uri, String> {
 }
 
 impl ProfilesArgs {
-    /// How often to sample; `None` to take no samples.
+    /// Returns the sampling frequency; `None` to take no samples.
     pub(super) fn frequency(&self) -> Option<u32> {
         self.otlp_profiles.is_some().then_some(self.profile_frequency)
     }
 
-    /// Profiles of so much time each, and where they go; `None` if none are wanted.
+    /// Returns profiles of this length, and their destination; `None` if none are wanted.
     pub(super) fn begin(&self, every: Duration) -> Option<(Profiles, Uri)> {
         let profiles = Profiles { every_ns: duration_ns(every), begun_ns: 0, waiting: Arc::default() };
         Some((profiles, self.otlp_profiles.clone()?))
     }
 }
 
-/// What is sampled, on its way to who pushes it.
+/// Sampled stacks on their way to the push task.
 pub(super) struct Profiles {
     every_ns: u64,
-    /// When the profile began that is due next, in ns since counting did.
+    /// Start of the profile that is due next, in ns since counting began.
     begun_ns: u64,
     waiting: Arc<Waiting>,
 }
 
 impl Profiles {
-    /// Those that wait.
+    /// Returns the waiting profiles.
     pub(super) fn waiting(&self) -> Arc<Waiting> {
         Arc::clone(&self.waiting)
     }
 
-    /// The pipeline has taken a drain that was done at a time, in ns since counting began: a profile is made where one is due.
+    /// Makes a profile if one is due, after the pipeline has taken a drain that ended at `at_ns` (ns since
+    /// counting began).
     pub(super) fn drained(&mut self, header: &Header, pipeline: &mut Pipeline<'_>, at_ns: u64) {
         // A tick may come a little early.
         if at_ns.saturating_sub(self.begun_ns) + duration_ns(Duration::from_millis(50)) >= self.every_ns {
@@ -89,7 +92,7 @@ impl Profiles {
         }
     }
 
-    /// Counting is over: what there is of a profile is pushed if a collector takes it soon.
+    /// Ends the profiles: the rest is pushed if a collector takes it soon.
     pub(super) fn end(&self, header: &Header, pipeline: &mut Pipeline<'_>) {
         self.take(header, pipeline);
         let until = Instant::now() + PATIENCE;
@@ -110,7 +113,7 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// How many were pushed, and how many were lost.
+    /// Returns the numbers of pushed and of lost profiles.
     pub(super) fn counts(&self) -> (u64, u64) {
         (self.pushed.load(Ordering::Relaxed), self.lost.load(Ordering::Relaxed))
     }
@@ -131,7 +134,7 @@ impl Waiting {
         self.profiles.lock().unwrap_or_else(PoisonError::into_inner).front().cloned()
     }
 
-    /// Takes away the profile of a number, if it was not lost meanwhile, and counts it there.
+    /// Removes the profile with this number, if it was not lost in between, and counts it in `as_what`.
     fn done(&self, number: u64, as_what: &AtomicU64) {
         let mut profiles = self.profiles.lock().unwrap_or_else(PoisonError::into_inner);
         if profiles.front().is_some_and(|(first, _)| *first == number) {
@@ -141,7 +144,7 @@ impl Waiting {
     }
 }
 
-/// Pushes what waits, until the process ends.
+/// Pushes waiting profiles until the process ends.
 pub(super) async fn push(to: Uri, waiting: Arc<Waiting>) {
     let mut trouble = Trouble::default();
     loop {

@@ -1,4 +1,4 @@
-//! What is scraped: the last snapshot, and what its readers have seen. One thread publishes, another answers.
+//! Scraped data: the last snapshot, and what its readers have seen. One thread publishes, another responds.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -11,17 +11,17 @@ use crate::{
     metric::exposed::{Seen, Snapshot},
 };
 
-/// Intervals without a snapshot after which counting stands still.
+/// Number of intervals without a snapshot after which counting stands still.
 const INTERVALS_MISSED: u32 = 3;
 
-/// The last snapshot, and who has seen what.
+/// Last snapshot, and what each reader has seen.
 #[derive(Debug)]
 pub(super) struct Published {
     latest: Mutex<Option<(Arc<Snapshot>, Instant)>>,
     readers: Mutex<Readers>,
     begun: Instant,
     interval: Duration,
-    /// When counting began, in ns since 1970.
+    /// Start of counting, in ns since 1970.
     pub(super) started_unix_ns: u64,
 }
 
@@ -42,23 +42,23 @@ impl Published {
         *latest = Some((Arc::new(snapshot), Instant::now()));
     }
 
-    /// The last snapshot.
+    /// Returns the last snapshot.
     pub(super) fn latest(&self) -> Option<Arc<Snapshot>> {
         let latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         latest.as_ref().map(|(snapshot, _)| Arc::clone(snapshot))
     }
 
-    /// Records that the reader with these words in its requests sees the snapshot of this number.
+    /// Records that the reader with these words in its requests sees the snapshot with this number.
     pub(super) fn see(&self, reader: &[&str], sequence: u64) {
         self.readers().see(reader, sequence, duration_ns(self.begun.elapsed()));
     }
 
-    /// Records that the snapshot of this number was pushed, as one is at each interval.
+    /// Records that the snapshot with this number was pushed, as one is at each interval.
     pub(super) fn pushed(&self, sequence: u64, every: Duration) {
         self.readers().push(sequence, duration_ns(every), duration_ns(self.begun.elapsed()));
     }
 
-    /// What readers have seen.
+    /// Returns what readers have seen.
     pub(super) fn seen(&self) -> Seen {
         self.readers().seen(duration_ns(self.begun.elapsed()))
     }
@@ -67,7 +67,7 @@ impl Published {
         self.readers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// For how long there was no new snapshot, if that is too long.
+    /// Returns for how long there was no new snapshot, if that is too long.
     pub(super) fn stands_still(&self) -> Option<Duration> {
         let latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         let since = latest.as_ref().map_or(self.begun, |(_, at)| *at).elapsed();

@@ -1,5 +1,5 @@
-//! Pushes what is counted to a collector, by OTLP over HTTP. Sums are since counting began, so a request that is lost needs no second: the
-//! next one has all of it.
+//! Push of counts to a collector, by OTLP over HTTP. Sums are since counting began, so a lost request needs
+//! no second: the next one has all of it.
 
 use std::{
     sync::Arc,
@@ -19,49 +19,50 @@ use tokio::{net::TcpStream, time};
 use super::{answer::zipped, published::Published};
 use crate::{command::output, drain::Header, machine::duration_ns, view::exposition::otlp};
 
-/// For how long a collector may take.
+/// Time limit for a collector to respond.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Where collectors take metrics (opentelemetry.io/docs/specs/otlp, 4.2).
+/// Path where collectors take metrics (opentelemetry.io/docs/specs/otlp, 4.2).
 const PATH: &str = "/v1/metrics";
 
-/// Where a collector takes metrics.
+/// Parses the URL of a collector for metrics.
 pub(super) fn metrics_url(text: &str) -> Result<Uri, String> {
     url(text, PATH)
 }
 
-/// Where a collector is: `http://HOST:PORT`, with a path, or without, which then is this one.
+/// Parses the URL of a collector: `http://HOST:PORT`, with a path, or without, in which case it is `path`.
 pub(super) fn url(text: &str, path: &str) -> Result<Uri, String> {
-    let uri: Uri = text.parse().map_err(|error| format!("`{text}` is no URL: {error}"))?;
+    let uri: Uri = text.parse().map_err(|error| format!("invalid URL `{text}`: {error}"))?;
     if uri.scheme_str() != Some("http") {
         return Err(format!(
             "`{text}` does not begin with http://: push to a collector on this host or in its network"
         ));
     }
-    uri.host().ok_or_else(|| format!("`{text}` names no host"))?;
+    uri.host().ok_or_else(|| format!("no host in `{text}`"))?;
     if uri.path() != "/" {
         return Ok(uri);
     }
     let with_path = format!("{}{path}", text.trim_end_matches('/'));
-    with_path.parse().map_err(|error| format!("`{with_path}` is no URL: {error}"))
+    with_path.parse().map_err(|error| format!("invalid URL `{with_path}`: {error}"))
 }
 
-/// Why a collector has not taken something.
+/// Reason why a collector has not taken a message.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// It answers that it does not take it, whenever it comes.
+    /// The collector refuses the message, whenever it comes.
     Refused(String),
-    /// It cannot be reached, or has no time (opentelemetry.io/docs/specs/otlp, 4.2.2: 429, 502, 503 and 504).
+    /// The collector cannot be reached, or is busy (opentelemetry.io/docs/specs/otlp, 4.2.2: 429, 502, 503
+    /// and 504).
     Unreachable(String),
 }
 
-/// Whether pushing fails, of which is told when that begins and ends.
+/// State of failing pushes, reported when it begins and ends.
 #[derive(Default)]
 pub(super) struct Trouble {
     is_told: bool,
 }
 
 impl Trouble {
-    /// Tells what changed.
+    /// Reports a change of the state.
     pub(super) fn tell(&mut self, to: &Uri, failure: Option<&Failure>) {
         match failure {
             Some(Failure::Refused(why) | Failure::Unreachable(why)) if !self.is_told => {
@@ -74,7 +75,8 @@ impl Trouble {
     }
 }
 
-/// Pushes every so often, until the process ends. Says when that begins to fail, and when it does not any more.
+/// Pushes at this interval, until the process ends. Reports when that begins to fail, and when it works
+/// again.
 pub(super) async fn push(to: Uri, every: Duration, header: Header, published: Arc<Published>) {
     let mut trouble = Trouble::default();
     let mut last = 0;
@@ -96,11 +98,11 @@ pub(super) async fn post(to: &Uri, path: &str, message: &[u8]) -> Result<(), Fai
     match time::timeout(PATIENCE, once(to, path, message)).await {
         Ok(Ok(status)) if status.is_success() => Ok(()),
         Ok(Ok(status)) if matches!(status.as_u16(), 429 | 502 | 503 | 504) => {
-            Err(Failure::Unreachable(format!("it answers {status}")))
+            Err(Failure::Unreachable(format!("it returns {status}")))
         }
-        Ok(Ok(status)) => Err(Failure::Refused(format!("it answers {status}"))),
+        Ok(Ok(status)) => Err(Failure::Refused(format!("it returns {status}"))),
         Ok(Err(error)) => Err(Failure::Unreachable(error.to_string())),
-        Err(_) => Err(Failure::Unreachable(format!("it does not answer within {} s", PATIENCE.as_secs()))),
+        Err(_) => Err(Failure::Unreachable(format!("no response within {} s", PATIENCE.as_secs()))),
     }
 }
 

@@ -1,8 +1,10 @@
-//! Readers of `/metrics` and of what is pushed: which snapshots each has seen, and what follows for all of them.
+//! Readers of `/metrics` and of what is pushed: the snapshots that each has seen, and what follows for all of
+//! them.
 //!
-//! A series may begin or end only once every reader has seen the snapshot before. Requests of one reader come at equal distances, so those
-//! with the same address, credentials, `User-Agent`, scrape timeout and query are one reader as long as that is so. Else they are several that cannot be
-//! distinguished, and time has to pass that covers the longest interval among them.
+//! A series may begin or end only once every reader has seen the snapshot before. Requests of one reader come
+//! at equal distances. As long as that holds, those with the same address, credentials, `User-Agent`, scrape
+//! timeout and query are one reader. Otherwise they are several that cannot be distinguished, and time has to
+//! pass that covers the longest interval among them.
 
 #[cfg(test)]
 mod tests;
@@ -16,32 +18,32 @@ use crate::metric::exposed::Seen;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Readers that are distinguished; those beyond are one.
+/// Maximum number of distinguished readers; those beyond are one.
 const READERS_MAX: usize = 32;
-/// Requests of a reader that are remembered.
+/// Maximum number of remembered requests of a reader.
 const ARRIVALS_MAX: usize = 512;
-/// For how long distances between requests have to be equal: twice the longest interval that is usual.
+/// Time for which distances between requests have to be equal: twice the longest usual interval.
 const PROOF_NS: u64 = 120 * SECOND_NS;
-/// How many distances have to be equal.
+/// Number of distances that have to be equal.
 const PROOF_GAPS: usize = 3;
-/// How much distances may differ: by what a busy host delays a request, and by a share.
+/// Tolerance of distances: the delay of a request on a busy host, and a share.
 const JITTER_NS: u64 = 200_000_000;
 const JITTER_SHARE: u64 = 100;
-/// The longest interval that is usual, and a quarter more.
+/// Longest usual interval, and a quarter more.
 const HOLD_MIN_NS: u64 = 75 * SECOND_NS;
-/// The longest interval of a reader: with a longer one Prometheus' queries find nothing between two scrapes.
+/// Longest interval of a reader: with a longer one Prometheus' queries find nothing between two scrapes.
 const INTERVAL_MAX_NS: u64 = 300 * SECOND_NS;
-/// A reader is gone after so many of its intervals.
+/// Number of its intervals after which a reader is gone.
 const INTERVALS_MISSED: u64 = 3;
 
 /// One reader, or several whose requests cannot be assigned.
 #[derive(Debug, Default)]
 struct Reader {
-    /// When its last requests came, the last one last, in ns.
+    /// Times of its last requests, the last one last, in ns.
     arrivals: VecDeque<u64>,
-    /// The last snapshot that it has seen.
+    /// Last snapshot that it has seen.
     sequence: u64,
-    /// Its interval, if it is one of ours and known.
+    /// Interval of the reader, if it is pmbpf's own and known.
     interval_ns: Option<u64>,
     /// Whether they are several by construction.
     is_crowd: bool,
@@ -49,7 +51,7 @@ struct Reader {
 
 impl Reader {
     fn see(&mut self, sequence: u64, now_ns: u64) {
-        // After a longer absence a reader begins anew.
+        // After a longer absence a reader begins again.
         if self.arrivals.back().is_some_and(|last| now_ns.saturating_sub(*last) > 2 * INTERVAL_MAX_NS) {
             self.arrivals.clear();
         }
@@ -61,7 +63,8 @@ impl Reader {
         self.sequence = self.sequence.max(sequence);
     }
 
-    /// Distances between requests, the last one first, as far as they matter: for [`PROOF_NS`], and [`PROOF_GAPS`] of them.
+    /// Returns the distances between requests, the last one first, as far as they matter: for [`PROOF_NS`],
+    /// and [`PROOF_GAPS`] of them.
     fn gaps(&self) -> impl Iterator<Item = u64> {
         let last_ns = self.arrivals.back().copied().unwrap_or(0);
         let pairs = self.arrivals.iter().rev().zip(self.arrivals.iter().rev().skip(1)).enumerate();
@@ -71,7 +74,7 @@ impl Reader {
         recent.map(|(_, (later, earlier))| later.saturating_sub(*earlier))
     }
 
-    /// The shortest and the longest of these.
+    /// Returns the shortest and the longest of these distances.
     fn extremes(&self) -> Option<(u64, u64)> {
         self.gaps().fold(None, |found, gap| {
             let (shortest, longest) = found.unwrap_or((gap, gap));
@@ -79,7 +82,7 @@ impl Reader {
         })
     }
 
-    /// Whether its requests come at equal distances, as those of one reader do.
+    /// Returns whether its requests come at equal distances, as those of one reader do.
     fn is_one(&self) -> bool {
         let is_regular = self
             .extremes()
@@ -87,20 +90,21 @@ impl Reader {
         !self.is_crowd && (self.interval_ns.is_some() || is_regular)
     }
 
-    /// Its interval, as far as it is known.
+    /// Returns its interval, as far as it is known.
     fn interval_ns(&self) -> u64 {
         let measured = || self.extremes().map_or(0, |(_, longest)| longest);
         self.interval_ns.unwrap_or_else(measured)
     }
 
-    /// Whether it still comes.
+    /// Returns whether the reader still sends requests.
     fn is_active(&self, now_ns: u64) -> bool {
         let Some(last_ns) = self.arrivals.back() else { return false };
         let patience_ns = (INTERVALS_MISSED * self.interval_ns()).min(INTERVALS_MISSED * INTERVAL_MAX_NS);
         now_ns.saturating_sub(*last_ns) <= patience_ns.max(HOLD_MIN_NS)
     }
 
-    /// The time in which all have come that it may be, 0 if it is one. Several that come at distances of a third of their intervals are three.
+    /// Returns the time in which all readers that it may be have come; 0 if it is one. Several that come at
+    /// distances of a third of their intervals are three.
     fn hold_ns(&self) -> u64 {
         if self.is_one() {
             return 0;
@@ -109,15 +113,15 @@ impl Reader {
     }
 }
 
-/// All readers.
+/// Set of all readers.
 #[derive(Debug, Default)]
 pub(super) struct Readers {
     known: HashMap<u64, Reader>,
-    /// Those for which there was no room.
+    /// Readers beyond the limit, as one.
     crowd: Reader,
-    /// What is pushed.
+    /// Pushes, as a reader.
     pushed: Reader,
-    /// The last snapshot that any of them has seen.
+    /// Last snapshot that any of them has seen.
     last: u64,
     hasher: std::hash::RandomState,
 }
@@ -145,7 +149,7 @@ impl Readers {
         self.pushed.see(sequence, now_ns);
     }
 
-    /// What all readers have seen that are active. While there is none, nothing new has been seen.
+    /// Returns what all active readers have seen. Without an active one, nothing new has been seen.
     pub(super) fn seen(&self, now_ns: u64) -> Seen {
         let all = self.known.values().chain([&self.crowd, &self.pushed]);
         let active = all.filter(|reader| reader.is_active(now_ns));

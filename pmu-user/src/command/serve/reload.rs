@@ -1,5 +1,6 @@
-//! Reads again what SIGHUP is for: the web configuration with its certificates, and what may change while a server runs. On a thread of its
-//! own that may read what is root's alone, and does nothing else: who answers strangers may not.
+//! Reload on SIGHUP: the web configuration with its certificates, and the settings that may change while a
+//! server runs. It has a separate thread that may read root's files, and does nothing else. The thread that
+//! serves clients may not read them.
 
 use std::{
     path::PathBuf,
@@ -26,30 +27,30 @@ use crate::{
 pub(super) struct Changed(Mutex<Option<Settings>>);
 
 impl Changed {
-    /// Those that are to be in force from now on, if there are any.
+    /// Returns the settings that are to be in force from now on, if there are any.
     pub(super) fn take(&self) -> Option<Settings> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
-/// What is read again.
+/// Reader of the files that SIGHUP reloads.
 pub(super) struct Reloader {
-    /// Those of the options.
+    /// Settings of the options.
     pub(super) options: Settings,
     pub(super) measured: Measured,
     pub(super) file: Option<PathBuf>,
 }
 
 impl Reloader {
-    /// Begins to wait for SIGHUP, with the rights that this thread has: the site comes later, as what it answers with does. What comes of
-    /// the settings is put there.
+    /// Begins to wait for SIGHUP, with the privileges of this thread. The site is sent later, because its
+    /// answers are made later. New settings are put into `changed`.
     pub(super) fn begin(self, changed: Arc<Changed>) -> anyhow::Result<Sender<Arc<Site>>> {
         let (sender, receiver) = channel::<Arc<Site>>();
         Builder::new().name("reload".to_owned()).spawn(move || {
             confine(Duty::Reread);
             let (Ok(site), Ok(runtime)) = (receiver.recv(), runtime()) else { return };
             runtime.block_on(async {
-                // For a service SIGHUP means that its files are to be read again.
+                // For a service, SIGHUP means that its files are to be read again.
                 let Ok(mut hangup) = signal(SignalKind::hangup()) else { return };
                 while hangup.recv().await.is_some() {
                     site.reload();
@@ -68,7 +69,7 @@ impl Reloader {
                 *changed.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(settings);
                 output::talk(&format!("{} is in force from the next interval on", file.display()));
             }
-            Err(error) => output::talk(&format!("what was in force stays so: {error:#}")),
+            Err(error) => output::talk(&format!("the previous settings stay in force: {error:#}")),
         }
     }
 }

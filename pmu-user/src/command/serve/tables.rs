@@ -1,5 +1,6 @@
-//! Tables of hours as Parquet files: `DIR/date=2026-11-25/hour=13/HOST-130000.parquet`, by the time at which its first period began. A
-//! thread without rights writes them, so that no disk is in the way of who counts; each appears whole, or not at all.
+//! Hourly tables as Parquet files: `DIR/date=2026-11-25/hour=13/HOST-130000.parquet`, by the start of their
+//! first period. A thread without privileges writes them, so that no disk delays counting. Each file appears
+//! complete, or not at all.
 
 mod files;
 
@@ -29,29 +30,29 @@ use crate::{
     view::hourly::HourlyTable,
 };
 
-/// Periods that wait for who writes them, before more are lost.
+/// Maximum number of periods that wait to be written, before more are lost.
 const WAITING_MAX: usize = 64;
-/// For how long the last table may be written once counting is over.
+/// Time limit for writing the last table once counting is over.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The longest period: a file is of an hour.
+/// Longest period: a file covers an hour.
 const EVERY_MAX: Duration = Duration::from_secs(3600);
 
-/// Arguments.
+/// Arguments for hourly tables.
 #[derive(Debug, clap::Args)]
 pub(super) struct TablesArgs {
-    /// Write what is counted to DIR as well: a Parquet file an hour, of rows by target, metric and minute
+    /// Also write counts to DIR: one Parquet file per hour, with rows by target, metric and minute
     #[arg(long, value_name = "DIR", help_heading = "Tables")]
     parquet: Option<PathBuf>,
-    /// Length of the periods that rows are of; at least an interval
+    /// Set the period that a row covers; at least an interval
     #[arg(long, value_name = "TIME", value_parser = parse::interval, default_value = "1m", requires = "parquet", help_heading = "Tables")]
     parquet_every: Duration,
-    /// Remove this host's own files once their hour is that long over [default: none is removed]
+    /// Delete this host's files this long after the end of their hour [default: never]
     #[arg(long, value_name = "TIME", value_parser = parse::duration, requires = "parquet", help_heading = "Tables")]
     parquet_keep: Option<Duration>,
 }
 
 impl TablesArgs {
-    /// Refuses periods that cannot be.
+    /// Refuses periods that are too short or too long.
     pub(super) fn check(&self, interval: Duration) -> Result<(), Usage> {
         let every = self.parquet_every;
         if self.parquet.is_some() && every < interval {
@@ -67,7 +68,7 @@ impl TablesArgs {
         Ok(())
     }
 
-    /// Begins to write, if that is wanted. The thread that calls has been confined.
+    /// Begins to write, if that is wanted. The calling thread has been confined.
     pub(super) fn begin(&self, header: &Header, targets_max: usize) -> anyhow::Result<Option<Tables>> {
         let Some(folder) = &self.parquet else { return Ok(None) };
         let files = Files::new(folder.clone(), &header.machine.host, self.parquet_keep);
@@ -89,7 +90,7 @@ impl Rows {
     }
 }
 
-/// What happens, on its way to a thread that writes it.
+/// Periods of counts, on their way to the thread that writes them.
 #[derive(Debug)]
 pub(super) struct Tables {
     growth: Growth,
@@ -119,12 +120,12 @@ impl Tables {
         Ok(Self { growth, periods, rows, thread, is_over })
     }
 
-    /// From now on so many targets have rows of their own.
+    /// Sets how many targets have separate rows from now on.
     pub(super) const fn bound(&mut self, targets_max: usize) {
         self.growth.bound(targets_max);
     }
 
-    /// Takes the report of an interval that is just over. Waits for nothing.
+    /// Takes the report of an interval that is just over. Never waits.
     pub(super) fn add(&mut self, report: &Report, accounts: &[Account]) {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         if let Some(period) = self.growth.add(report, duration_ns(now)) {
@@ -141,12 +142,12 @@ impl Tables {
         }
     }
 
-    /// Rows that were written, and those that could not be.
+    /// Returns the numbers of written and of lost rows.
     pub(super) fn rows(&self) -> (u64, u64) {
         (self.rows.written.load(Ordering::Relaxed), self.rows.lost.load(Ordering::Relaxed))
     }
 
-    /// Writes what is left.
+    /// Writes the remaining rows.
     pub(super) fn end(mut self) {
         if let Some(period) = self.growth.end() {
             self.send(period);
@@ -155,19 +156,19 @@ impl Tables {
         drop(periods);
         match is_over.recv_timeout(PATIENCE) {
             Err(RecvTimeoutError::Timeout) => {
-                output::talk("the last table is lost: its disk does not answer");
+                output::talk("the last table is lost: its disk does not respond");
             }
             Ok(()) | Err(RecvTimeoutError::Disconnected) => drop(thread.join()),
         }
     }
 }
 
-/// What writes tables, on a thread of its own.
+/// Writer of tables, on a separate thread.
 struct Writer {
     files: Files,
     header: Header,
     table: HourlyTable,
-    /// One that could not be written yet.
+    /// Table that could not be written yet.
     waiting: Option<HourlyTable>,
     is_failing: bool,
     rows: Arc<Rows>,
@@ -179,7 +180,7 @@ impl Writer {
         Self { files, header, table, waiting: None, is_failing: false, rows: Arc::default() }
     }
 
-    /// Writes periods as they come, until none can come any more.
+    /// Writes periods as they come, until the channel is closed.
     fn run(mut self, periods: &Receiver<Period>) {
         while let Ok(period) = periods.recv() {
             let is_of_another = |began: u64| files::hour(began) != files::hour(period.from_unix_ns);
@@ -198,14 +199,14 @@ impl Writer {
     fn close(&mut self) {
         self.try_again();
         let table = std::mem::replace(&mut self.table, HourlyTable::new(&self.header));
-        // One may wait, not all of them: memory is bounded.
+        // Only one table may wait: memory is bounded.
         if let Some(lost) = self.waiting.replace(table) {
             self.rows.lose(lost.rows());
         }
         self.try_again();
     }
 
-    /// Writes the table that waits, if one does. Says when that begins to fail, and when it does not any more.
+    /// Writes the waiting table, if there is one. Reports when that begins to fail, and when it works again.
     fn try_again(&mut self) {
         let Some(mut table) = self.waiting.take() else { return };
         let folder = self.files.folder().display();

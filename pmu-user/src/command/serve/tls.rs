@@ -16,22 +16,22 @@ use rustls::{
 
 use crate::file;
 
-/// Where certificates and keys are, in PEM.
+/// Files of certificates and keys, in PEM.
 #[derive(Debug, Default)]
 pub(super) struct Files {
-    /// Ours, and those between it and an authority.
+    /// Own certificate, and those between it and an authority.
     pub(super) certificates: PathBuf,
-    /// Its private key.
+    /// Private key of the certificate.
     pub(super) key: PathBuf,
-    /// Authorities of the clients' certificates, where clients need one.
+    /// Authorities of the clients' certificates, if clients need one.
     pub(super) client_authorities: Option<PathBuf>,
 }
 
-/// How connections are encrypted.
+/// Returns the configuration of encrypted connections.
 ///
 /// # Errors
 ///
-/// A file cannot be read or holds something else; or this processor lacks instructions that the cryptography is made of.
+/// A file cannot be read or holds something else; or this processor lacks instructions for the cryptography.
 pub(super) fn config(files: &Files, is_newest_only: bool, bytes_max: u64) -> anyhow::Result<ServerConfig> {
     if !has_instructions() {
         bail!(
@@ -82,7 +82,8 @@ fn read(path: &Path, bytes_max: u64) -> anyhow::Result<Vec<u8>> {
     file::read_regular(path, bytes_max).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// Does this processor have what the cryptography is made of? It would end the process.
+/// Returns whether this processor has the instructions for the cryptography. Without them, it would end the
+/// process.
 fn has_instructions() -> bool {
     #[cfg(target_arch = "x86_64")]
     {

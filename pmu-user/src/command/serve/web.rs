@@ -1,5 +1,6 @@
-//! Who may ask, and how: a web configuration as node_exporter and Prometheus have it (github.com/prometheus/exporter-toolkit,
-//! docs/web-configuration.md): TLS, users with bcrypt's hashes, and here tokens with SHA-256's.
+//! Admission of clients: a web configuration in the format of node_exporter and Prometheus
+//! (github.com/prometheus/exporter-toolkit, docs/web-configuration.md). It has TLS, users with bcrypt hashes,
+//! and here tokens with SHA-256 hashes.
 
 #[cfg(test)]
 mod tests;
@@ -22,31 +23,31 @@ use super::{
 };
 use crate::file;
 
-/// Bytes of the file, and of what it names.
+/// Size limit of the file, and of the files that it names, in bytes.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// The highest cost of a bcrypt hash: a second or so for each check.
+/// Highest cost of a bcrypt hash: a second or so for each check.
 const COST_MAX: u32 = 14;
 
-/// Who may ask, and how.
+/// Encryption, and admission of clients.
 #[derive(Debug, Default)]
 pub(super) struct Web {
-    /// How connections are encrypted, if they are.
+    /// Configuration of encryption, if connections are encrypted.
     pub(super) tls: Option<Arc<ServerConfig>>,
-    /// Do clients need a certificate?
+    /// Whether clients need a certificate.
     asks_for_certificates: bool,
-    /// Users, and bcrypt's hashes of their passwords.
+    /// Users, and bcrypt hashes of their passwords.
     users: BTreeMap<String, String>,
-    /// Tokens.
+    /// SHA-256 hashes of tokens.
     tokens: Vec<Hash>,
 }
 
-/// What a request's `Authorization` is worth.
+/// Admission by a request's `Authorization`.
 #[derive(Debug)]
 pub(super) enum Admission {
     Granted,
     Refused,
-    /// As much as this password.
+    /// Decided by this password.
     Password(Credentials),
 }
 
@@ -55,7 +56,7 @@ impl Web {
     ///
     /// # Errors
     ///
-    /// It cannot be read, or says something that is not understood: nothing in it is passed over.
+    /// The file cannot be read, or has something unknown: nothing in it is ignored.
     pub(super) fn read(path: &Path) -> anyhow::Result<Self> {
         let text =
             file::read_regular(path, BYTES_MAX).with_context(|| format!("cannot read {}", path.display()))?;
@@ -73,11 +74,11 @@ impl Web {
                 "basic_auth_users" => web.users = users(value, key)?,
                 "bearer_tokens_sha256" => web.tokens = tokens(value, key)?,
                 other => bail!(
-                    "`{other}` is not known here: there are tls_server_config, basic_auth_users and bearer_tokens_sha256"
+                    "unknown key `{other}`; the keys are tls_server_config, basic_auth_users and bearer_tokens_sha256"
                 ),
             }
         }
-        // A file that was cut off is not a server without passwords.
+        // A truncated file must not make a server without passwords.
         if web.is_open() && web.tls.is_none() {
             bail!(
                 "it has no users, tokens or certificate: add `NAME: HASH` below basic_auth_users (`htpasswd -nBC 10 ''` makes a hash), or leave out --web-config"
@@ -86,7 +87,8 @@ impl Web {
         Ok(web)
     }
 
-    /// Why this configuration may not take the place of another while a server runs, if it may not: it would ask for less.
+    /// Returns why this configuration may not replace another while a server runs, if it may not: it would
+    /// require less.
     pub(super) fn opens(&self, before: &Self) -> Option<&'static str> {
         if before.knows_who_asks() && !self.knows_who_asks() {
             return Some("it has no users, tokens or certificates of clients any more");
@@ -94,17 +96,17 @@ impl Web {
         (before.tls.is_some() && self.tls.is_none()).then_some("it has no tls_server_config any more")
     }
 
-    /// Is nobody asked who he is?
+    /// Returns whether no authentication is configured.
     pub(super) fn is_open(&self) -> bool {
         self.users.is_empty() && self.tokens.is_empty()
     }
 
-    /// Does everybody who is admitted say who he is?
+    /// Returns whether every admitted client is authenticated.
     pub(super) fn knows_who_asks(&self) -> bool {
         !self.is_open() || self.asks_for_certificates
     }
 
-    /// What the `Authorization` of a request is worth.
+    /// Returns the admission by the `Authorization` of a request.
     pub(super) fn admits(&self, authorization: Option<&str>) -> Admission {
         if self.is_open() {
             return Admission::Granted;
@@ -120,11 +122,11 @@ impl Web {
         basic.map_or(Admission::Refused, Admission::Password)
     }
 
-    /// The user and password of `name:password` in base64, with the hash to check it by.
+    /// Returns the user and password of `name:password` in base64, with the hash to check it against.
     fn credentials(&self, basic: &str) -> Option<Credentials> {
         let decoded = STANDARD.decode(basic).ok().and_then(|bytes| String::from_utf8(bytes).ok())?;
         let (user, password) = decoded.split_once(':')?;
-        // A name that is not there takes as long.
+        // An unknown name takes as long.
         let hash = self.users.get(user).or(self.users.values().next())?;
         Some(Credentials {
             user: self.users.contains_key(user).then(|| user.to_owned()),
@@ -134,13 +136,13 @@ impl Web {
     }
 }
 
-/// Users, and bcrypt's hashes of their passwords.
+/// Parses users, and bcrypt hashes of their passwords.
 fn users(value: &Yaml, key: &str) -> anyhow::Result<BTreeMap<String, String>> {
     let mut users = BTreeMap::new();
     for entry in entries(value, key) {
         let (user, hash) = entry?;
         let hash = string(hash, &format!("{key}: what `{user}` has"))?;
-        // A password of its own would be in the clear there.
+        // A plain password would be in the clear there.
         let Some(cost) = cost_of(hash) else {
             bail!("{key}: the value of `{user}` is not a bcrypt hash: `htpasswd -nBC 10 ''` makes one");
         };
@@ -157,7 +159,7 @@ fn users(value: &Yaml, key: &str) -> anyhow::Result<BTreeMap<String, String>> {
     Ok(users)
 }
 
-/// The cost of a bcrypt hash, by its form: to check a password against it takes up to hours.
+/// Returns the cost of a bcrypt hash, by its form: to check a password against it takes up to hours.
 fn cost_of(hash: &str) -> Option<u32> {
     let rest = ["$2a$", "$2b$", "$2x$", "$2y$"].iter().find_map(|prefix| hash.strip_prefix(prefix))?;
     let (cost, rest) = rest.split_once('$')?;
@@ -167,13 +169,13 @@ fn cost_of(hash: &str) -> Option<u32> {
     cost.parse().ok().filter(|cost| is_whole && (4..=31).contains(cost))
 }
 
-/// Hashes of tokens.
+/// Parses hashes of tokens.
 fn tokens(value: &Yaml, key: &str) -> anyhow::Result<Vec<Hash>> {
     let list = value.as_vec().with_context(|| format!("{key} is not a list"))?;
     let mut tokens = Vec::new();
     for hash in list {
         let hash =
-            hash_of(string(hash, key)?).with_context(|| format!("{key}: no SHA-256 in hexadecimal"))?;
+            hash_of(string(hash, key)?).with_context(|| format!("{key}: not a SHA-256 in hexadecimal"))?;
         if hash == sha256(b"") {
             bail!("{key}: one is the SHA-256 of an empty token: `echo -n TOKEN | sha256sum` makes one");
         }
@@ -185,7 +187,7 @@ fn tokens(value: &Yaml, key: &str) -> anyhow::Result<Vec<Hash>> {
     Ok(tokens)
 }
 
-/// How connections are encrypted, and whether clients need a certificate.
+/// Parses the configuration of encryption, and whether clients need a certificate.
 fn tls(value: &Yaml, folder: &Path) -> anyhow::Result<(Option<Arc<ServerConfig>>, bool)> {
     let mut files = Files::default();
     let mut is_newest_only = false;
@@ -198,16 +200,16 @@ fn tls(value: &Yaml, folder: &Path) -> anyhow::Result<(Option<Arc<ServerConfig>>
             "client_ca_file" => files.client_authorities = Some(path(value, key)?),
             "client_auth_type" => match string(value, key)? {
                 "RequireAndVerifyClientCert" => {}
-                other => bail!("client_auth_type `{other}`: RequireAndVerifyClientCert is the one there is"),
+                other => bail!("unknown client_auth_type `{other}`; use RequireAndVerifyClientCert"),
             },
             "min_version" => {
                 is_newest_only = match string(value, key)? {
                     "TLS13" => true,
                     "TLS12" => false,
-                    other => bail!("min_version `{other}`: there are TLS12 and TLS13"),
+                    other => bail!("unknown min_version `{other}`; use TLS12 or TLS13"),
                 };
             }
-            other => bail!("tls_server_config: `{other}` is not known here"),
+            other => bail!("tls_server_config: unknown key `{other}`"),
         }
     }
     if files.certificates == PathBuf::new() || files.key == PathBuf::new() {
@@ -217,7 +219,7 @@ fn tls(value: &Yaml, folder: &Path) -> anyhow::Result<(Option<Arc<ServerConfig>>
     Ok((Some(Arc::new(config)), files.client_authorities.is_some()))
 }
 
-/// 64 hexadecimal digits.
+/// Parses 64 hexadecimal digits.
 fn hash_of(text: &str) -> Option<Hash> {
     let digits = text.as_bytes();
     let mut hash = [0; 32];

@@ -1,18 +1,19 @@
-//! YAML with bounds: it is read event by event before anything is made of it, since an alias is a copy of what it means.
+//! YAML with limits: its events are checked before a document is made, because an alias is a copy of its
+//! target.
 
 use anyhow::{Context as _, bail};
 use yaml_rust2::{Event, Yaml, YamlLoader, parser::Parser};
 
-/// Mappings and lists in each other.
+/// Maximum nesting of mappings and lists.
 const DEPTH_MAX: usize = 8;
-/// Values, and beginnings and ends of mappings and lists.
+/// Maximum number of values, and of beginnings and ends of mappings and lists.
 const EVENTS_MAX: usize = 1 << 16;
 
-/// The one document of a text; `BadValue` where it is empty.
+/// Returns the one document of a text; `BadValue` if it is empty.
 ///
 /// # Errors
 ///
-/// It is not YAML, has an alias, is too deep or too long, or holds several documents.
+/// The text is not YAML, has an alias, is too deep or too long, or holds several documents.
 pub(super) fn document(text: &str) -> anyhow::Result<Yaml> {
     expect_bounded(text)?;
     let mut documents = YamlLoader::load_from_str(text).context("it is not YAML")?;
@@ -43,7 +44,7 @@ fn expect_bounded(text: &str) -> anyhow::Result<()> {
     bail!("it has more than {EVENTS_MAX} values")
 }
 
-/// Keys and values of a mapping; nothing of what is empty.
+/// Returns the keys and values of a mapping; nothing for an empty value.
 pub(super) fn entries<'a>(
     value: &'a Yaml,
     what: &str,

@@ -1,4 +1,4 @@
-//! What the screen waits for: keys, signals, intervals. Threads send them; nothing is polled.
+//! Events that the screen waits for: keys, signals, intervals. Threads send them; nothing is polled.
 
 use std::{
     env, io,
@@ -18,10 +18,10 @@ use crate::{
     view::top::{Action, History, Key, Looks, Mode, Snapshot, State},
 };
 
-/// How long an interval of a recording that is played is shown.
+/// Shortest and longest time that an interval is shown while a recording is played.
 const SHOWN: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(2)];
 
-/// Something that the screen has waited for.
+/// Event for the screen.
 pub(super) enum Event {
     Key(Key),
     /// The terminal has another size.
@@ -29,36 +29,36 @@ pub(super) enum Event {
     /// The terminal is gone.
     Gone,
     Interval(Box<Snapshot>),
-    /// SIGINT, SIGTERM or SIGHUP.
+    /// SIGINT, SIGTERM or SIGHUP was caught.
     Ended(i32),
-    /// SIGTSTP.
+    /// SIGTSTP was caught.
     ToStop,
-    /// SIGCONT.
+    /// SIGCONT was caught.
     Continued,
     /// The run is over.
     Over,
 }
 
-/// Why a screen is left.
+/// Reason for leaving a screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Left {
-    /// Somebody asked for it, with a key.
+    /// The user pressed a key to quit.
     Quit,
-    /// A signal came.
+    /// A signal was caught.
     Signal(i32),
     /// The run is over, or the terminal is gone.
     Over,
 }
 
-/// What this terminal can show.
+/// Returns what this terminal can show.
 pub(super) fn looks() -> Looks {
     let is_plain = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
         || env::var_os("TERM").is_none_or(|term| term == "dumb");
     Looks { colours: !is_plain, blocks: speaks_utf8() }
 }
 
-/// Sends keys and signals from now on: none that comes after this ends the process with the terminal in its hands. Threads that are
-/// confined start others that are.
+/// Sends keys and signals from now on. No later signal ends the process while it has the terminal. Confined
+/// threads start confined threads.
 pub(super) fn listen(sender: &Sender<Event>) -> anyhow::Result<()> {
     let (keys, signals) = (sender.clone(), sender.clone());
     let (is_ready, ready) = mpsc::channel();
@@ -71,14 +71,14 @@ pub(super) fn listen(sender: &Sender<Event>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Until nobody listens any more, or the terminal is gone.
+/// Sends keys until the receiver is gone, or the terminal is.
 fn send_keys(sender: &Sender<Event>) {
     loop {
         let event = match event::read() {
             Ok(event::Event::Key(key)) if key.kind != KeyEventKind::Release => {
                 translated(key).map(Event::Key)
             }
-            // Of another size `send_signals` tells, which catches signals before there is anything to see.
+            // `send_signals` reports another size: it catches signals before there is anything to see.
             Ok(_) => None,
             Err(_) => {
                 let _ = sender.send(Event::Gone);
@@ -116,7 +116,7 @@ fn translated(key: KeyEvent) -> Option<Key> {
 const CAUGHT: [Signal; 6] =
     [Signal::INT, Signal::TERM, Signal::HUP, Signal::TSTP, Signal::CONT, Signal::WINCH];
 
-/// Until nobody listens any more.
+/// Sends signals until the receiver is gone.
 async fn send_signals(is_ready: &Sender<anyhow::Result<()>>, sender: &Sender<Event>) {
     let caught = CAUGHT.map(|kind| signal(SignalKind::from_raw(kind.as_raw())));
     let [Ok(mut interrupt), Ok(mut terminate), Ok(mut hangup), Ok(mut stop), Ok(mut go_on), Ok(mut size)] =
@@ -142,7 +142,8 @@ async fn send_signals(is_ready: &Sender<anyhow::Result<()>>, sender: &Sender<Eve
     }
 }
 
-/// Takes the terminal and shows what comes, until there is a reason to leave; then it is given back.
+/// Takes the terminal and shows what comes, until there is a reason to leave. Then the terminal is given
+/// back.
 pub(super) fn show(receiver: &Receiver<Event>, mut history: History, mode: Mode) -> io::Result<Left> {
     let mut shown = Shown { screen: Screen::take()?, state: State::new(mode, looks()), is_stopped: false };
     let mut next = None;
@@ -162,7 +163,7 @@ pub(super) fn show(receiver: &Receiver<Event>, mut history: History, mode: Mode)
         };
         match event {
             Ok(event) => {
-                // What has come meanwhile is drawn once.
+                // Everything that has come by now is drawn once.
                 for event in std::iter::once(event).chain(receiver.try_iter()) {
                     if let Some(left) = shown.take(event, &mut history)? {
                         return Ok(left);
@@ -178,16 +179,16 @@ pub(super) fn show(receiver: &Receiver<Event>, mut history: History, mode: Mode)
     }
 }
 
-/// A screen with what it shows.
+/// Screen, and the state that it shows.
 struct Shown {
     screen: Screen,
     state: State,
-    /// Is the terminal somebody else's until we are continued?
+    /// Whether another process has the terminal until this one is continued.
     is_stopped: bool,
 }
 
 impl Shown {
-    /// Does what an event asks for; why to leave, if it is that.
+    /// Handles an event, and returns the reason to leave, if it is one.
     fn take(&mut self, event: Event, history: &mut History) -> io::Result<Option<Left>> {
         match event {
             Event::Interval(snapshot) => history.push(*snapshot),
@@ -209,8 +210,8 @@ impl Shown {
         Ok(None)
     }
 
-    /// Gives the terminal back and stops this process. It is taken again when SIGCONT has come, not when this returns: the kernel stops
-    /// threads one after the other.
+    /// Gives the terminal back and stops this process. The terminal is taken again when SIGCONT has come, not
+    /// when this returns: the kernel stops threads one after the other.
     fn stop(&mut self) {
         self.is_stopped = true;
         screen::give_back();

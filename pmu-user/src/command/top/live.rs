@@ -1,4 +1,5 @@
-//! `pmbpf top`: a run whose intervals go to a screen. The screen is drawn by a thread of its own, so that no drain waits for it.
+//! `pmbpf top`: a run with its intervals on a screen. A separate thread draws the screen, so that no drain
+//! waits for it.
 
 use std::{
     path::Path,
@@ -41,7 +42,7 @@ use crate::{
 
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Measures and shows until somebody leaves; the exit code.
+/// Measures and shows until the user quits; returns the exit code.
 pub(super) fn show(args: &Args) -> anyhow::Result<u8> {
     let launched = Instant::now();
     let root = Path::new("/");
@@ -54,12 +55,12 @@ pub(super) fn show(args: &Args) -> anyhow::Result<u8> {
 impl Args {
     fn request(&self) -> Request {
         let target = options::target((&[], self.all), &self.pid, &self.tid, &self.cgroup);
-        // Of everything a row a cgroup is what fits a screen.
+        // Of the whole system, one row per cgroup fits a screen.
         let by = self.by.or((target == Target::System).then_some(By::Cgroup));
         Request {
             target,
             by,
-            // Nothing here is made of samples.
+            // Nothing on the screen needs samples.
             rate: Rate::Off,
             metrics: WantedMetrics::IfPossible(MetricsRequest::default()),
             interval: Some(self.interval.unwrap_or(INTERVAL)),
@@ -77,7 +78,8 @@ async fn run(args: &Args, mut sources: Sources, launched: Instant) -> anyhow::Re
         output::talk(&format!("not measured: {}: {}", absent.what, absent.why));
     }
     let (sender, receiver) = mpsc::channel();
-    // Before any other thread begins, so that the screen has no more rights than who counts.
+    // Confined before any other thread begins, so that the screen has no more privileges than the counting
+    // thread.
     confine(Duty::Collect);
     let signals = Signals::new()?;
     events::listen(&sender)?;
@@ -85,7 +87,7 @@ async fn run(args: &Args, mut sources: Sources, launched: Instant) -> anyhow::Re
     let screen = Builder::new().name("screen".to_owned()).spawn(move || {
         let left = events::show(&receiver, history, Mode::Live);
         if !matches!(left, Ok(Left::Over | Left::Signal(_))) {
-            // The run ends as by any other Ctrl-C.
+            // The run ends as after any other Ctrl-C.
             let _ = kill_process(getpid(), Signal::INT);
         }
         left
@@ -100,7 +102,7 @@ async fn run(args: &Args, mut sources: Sources, launched: Instant) -> anyhow::Re
     Ok(exit_code(stopped, None))
 }
 
-/// Sends every interval to the screen until something stops the run: what did.
+/// Sends every interval to the screen until something stops the run; returns what did.
 async fn count(
     session: &mut Session,
     header: &Header,
@@ -109,7 +111,7 @@ async fn count(
     sender: &Sender<Event>,
 ) -> anyhow::Result<Stopped> {
     let watch = |report: &_| {
-        // A screen that is left has no use for it.
+        // A screen that was left has no use for it.
         let _ = sender.send(Event::Interval(Box::new(Snapshot::of(header, report))));
     };
     let mut pipeline = Pipeline::into_view(header, None, View::watched(header, Box::new(watch)))?;
@@ -119,7 +121,7 @@ async fn count(
     Ok(session::run(session, None, signals, &mut keep).await?.ending.stopped)
 }
 
-/// The terminal is given back once this has returned.
+/// Waits until the screen has ended. After that, the terminal is restored.
 fn close(screen: JoinHandle<std::io::Result<Left>>) -> anyhow::Result<()> {
     match screen.join() {
         Ok(left) => {

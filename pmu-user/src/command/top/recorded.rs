@@ -27,7 +27,7 @@ use crate::{
     },
 };
 
-/// Shows the recording until somebody leaves it; the exit code.
+/// Shows the recording until the user quits; returns the exit code.
 pub(super) fn show(args: &Args, file: &Path) -> anyhow::Result<u8> {
     memory_limit::check(READING_BYTES)?;
     if file.as_os_str() == "-" {
@@ -43,7 +43,7 @@ pub(super) fn show(args: &Args, file: &Path) -> anyhow::Result<u8> {
     }
 }
 
-/// All intervals, and how the recording ends.
+/// Returns all intervals, and how the recording ends.
 fn read(args: &Args, file: &Path) -> anyhow::Result<(History, End)> {
     let recording = Opened::open(file)?;
     let ticks = ticks(args, file, &recording.header)?;
@@ -58,7 +58,7 @@ fn read(args: &Args, file: &Path) -> anyhow::Result<(History, End)> {
     Ok((history.into_inner(), end))
 }
 
-/// How many of the recording's intervals are one here.
+/// Returns how many of the recording's intervals form one here.
 fn ticks(args: &Args, file: &Path, header: &Header) -> anyhow::Result<u32> {
     let name = file.display();
     if header.tasks.is_none() && header.io.is_none() {

@@ -21,10 +21,10 @@ use ratatui_crossterm::{
 
 use crate::view::top::{History, State, draw};
 
-/// Bytes that are written at a time: a full screen.
+/// Buffer size in bytes: a full screen.
 const SCREEN_BYTES: usize = 1 << 16;
 
-/// A terminal that is ours as long as this lives.
+/// Terminal that this process has as long as this lives.
 pub(super) struct Screen(Terminal<CrosstermBackend<BufWriter<Stdout>>>);
 
 impl Screen {
@@ -36,17 +36,17 @@ impl Screen {
         Ok(Self(terminal))
     }
 
-    /// Takes it again, after somebody else had it, and forgets what it showed.
+    /// Takes the terminal again, after another process had it, and forgets what it showed.
     pub(super) fn take_again(&mut self) -> io::Result<()> {
-        // What it was like before is read again: who had it may have left it otherwise.
+        // The settings before are read again: the other process may have changed them.
         give_back();
         enter()?;
         self.forget()
     }
 
-    /// Forgets what it shows, so that all of it is drawn.
+    /// Forgets what the terminal shows, so that all of it is drawn.
     pub(super) fn forget(&mut self) -> io::Result<()> {
-        // `Terminal::clear` asks the terminal where its cursor is, and the answer would come among the keys.
+        // `Terminal::clear` queries the terminal for its cursor, and the response would come among the keys.
         execute!(stdout(), Clear(ClearType::All))?;
         self.0 = empty()?;
         Ok(())
@@ -54,7 +54,7 @@ impl Screen {
 
     /// Draws what `state` shows.
     pub(super) fn draw(&mut self, history: &History, state: &State) -> io::Result<()> {
-        // Terminals that know it show the screen when it is whole.
+        // Terminals that support it show the screen when it is complete.
         queue!(self.0.backend_mut(), BeginSynchronizedUpdate)?;
         self.0.draw(|frame| draw(frame, history, state))?;
         execute!(self.0.backend_mut(), EndSynchronizedUpdate)
@@ -67,7 +67,7 @@ impl Drop for Screen {
     }
 }
 
-/// A terminal that is taken to show nothing.
+/// Returns a terminal that is taken to show nothing.
 fn empty() -> io::Result<Terminal<CrosstermBackend<BufWriter<Stdout>>>> {
     Terminal::new(CrosstermBackend::new(BufWriter::with_capacity(SCREEN_BYTES, stdout())))
 }
@@ -77,14 +77,15 @@ fn enter() -> io::Result<()> {
     execute!(stdout(), EnterAlternateScreen, Hide).inspect_err(|_| give_back())
 }
 
-/// Gives the terminal back as it was. Where it is gone nothing is left to do.
+/// Gives the terminal back as it was. If it is gone, nothing is left to do.
 pub(super) fn give_back() {
     let mut into = stdout();
     let _ = execute!(into, LeaveAlternateScreen, Show).and_then(|()| into.flush());
     let _ = disable_raw_mode();
 }
 
-/// A panic ends this process without destructors, and its message would be lost with the alternate screen.
+/// Gives the terminal back on a panic, which ends this process without destructors. Its message would be lost
+/// with the alternate screen.
 fn give_back_on_panic() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -12,10 +12,10 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// Names of cgroups that are kept before those are forgotten whose rows are gone.
+/// Cgroup names kept before those without a row are dropped.
 const NAMES_MAX: usize = 65_536;
 
-/// Rows of I/O as they were last: each drain has all of its traffic, of what the kernel counts and of groups.
+/// Last rows of I/O. Every drain holds all of its traffic, kernel counts and groups.
 #[derive(Debug, Default)]
 pub(super) struct IoRows {
     last: IoDrain,
@@ -46,12 +46,12 @@ impl IoRows {
         last.losses.clone_from(&drain.losses);
     }
 
-    /// Paths of the cgroups that rows tell of.
+    /// Returns the paths of the cgroups that rows refer to.
     pub(super) fn cgroups(&self) -> impl Iterator<Item = &Untrusted> {
         self.names.values()
     }
 
-    /// All of it.
+    /// Returns all rows as a drain.
     pub(super) fn drain(&mut self) -> IoDrain {
         if self.names.len() > NAMES_MAX {
             let counted = counted(self.last.traffic.as_ref());
@@ -67,7 +67,7 @@ impl IoRows {
     }
 }
 
-/// Ids of the cgroups that have a row.
+/// Returns the ids of the cgroups that have a row.
 fn counted(traffic: Option<&Traffic>) -> BTreeSet<u64> {
     let of_block = |whose: &Whose| match whose {
         Whose::Cgroup(id) | Whose::OnBehalfOf(id) => Some(id.0),

@@ -14,15 +14,15 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// Rows of tasks as they were last.
+/// Last rows of tasks.
 #[derive(Debug, Default)]
 pub(super) struct TasksRows {
-    /// When the last drain was read, and what stands in every drain: costs, losses, pressure.
+    /// Time, ticks, costs and pressure of the last drain that held them.
     last: TasksDrain,
     cpus: BTreeMap<Cpu, CpuRow>,
-    /// Owners, by slot: each in the newest life of that.
+    /// Owners by slot, each in the newest life of the slot.
     owners: BTreeMap<u32, OwnerRow>,
-    /// Cgroups above theirs, by path.
+    /// Cgroups above those of the owners, by path.
     above: BTreeMap<Untrusted, Owner>,
     counts: BTreeMap<(SlotId, Cpu), CountRow>,
     culprits: BTreeMap<(Cpu, SlotId, Culprit), u64>,
@@ -36,7 +36,7 @@ pub(super) struct TasksRows {
     losses: BTreeMap<String, u64>,
     sources: BTreeMap<u32, SourceRow>,
     first: BTreeSet<At>,
-    /// Names that were looked up while counting went on.
+    /// Names of code that were looked up during counting.
     names: BTreeMap<At, Name>,
 }
 
@@ -50,7 +50,7 @@ impl TasksRows {
         let charges = drain.culprits.iter().map(|row| ((row.cpu, row.victim, row.culprit), row.wait_ns));
         self.culprits.extend(charges);
         for OffCpuRow { slot, so_far } in &drain.off_cpu {
-            // As the model has it: a sum that is smaller than it was lacks a wait for a moment.
+            // As in the model: a sum that is smaller than before lacks a wait for a moment.
             let most = self.off_cpu.entry(*slot).or_insert(OffCpu::ZERO);
             most.ns.iter_mut().zip(so_far.ns).for_each(|(most, ns)| *most = ns.max(*most));
         }
@@ -68,13 +68,13 @@ impl TasksRows {
         self.last.ticks = drain.ticks;
         self.last.programs.clone_from(&drain.programs);
         self.last.cost = drain.cost;
-        // Not in a drain that came early.
+        // A drain that came early has no pressure.
         if !drain.pressure.is_empty() {
             self.last.pressure.clone_from(&drain.pressure);
         }
     }
 
-    /// Takes owners. What a slot held in a life that is over is in no row any more.
+    /// Takes the owners of a drain. Drops the rows of slot lives that are over.
     fn meet(&mut self, drain: &TasksDrain) {
         for owner in &drain.above {
             if let Owner::Cgroup { path, .. } = owner {
@@ -103,25 +103,25 @@ impl TasksRows {
     fn count(&mut self, row: &CountRow) {
         let mut kept = row.clone();
         if let (true, Some(last)) = (row.latencies.is_empty(), self.counts.get(&(row.slot, row.cpu))) {
-            // Left out, not zero: only the samples have changed.
+            // Empty latencies are omitted, not zero: only the samples have changed.
             kept.latencies.clone_from(&last.latencies);
         }
         self.counts.insert((row.slot, row.cpu), kept);
     }
 
-    /// Paths of the cgroups that rows tell of.
+    /// Returns the paths of the cgroups that rows refer to.
     pub(super) fn cgroups(&self) -> impl Iterator<Item = &Untrusted> {
         let own = self.owners.values().filter_map(|row| path(&row.owner));
         own.chain(self.above.keys())
     }
 
-    /// All of it.
+    /// Returns all rows as a drain.
     pub(super) fn drain(&mut self) -> TasksDrain {
         let own = self.owners.values().filter_map(|row| path(&row.owner));
         let above: BTreeSet<&[u8]> = own.flat_map(|path| ancestors(path.as_bytes())).collect();
         self.above.retain(|path, _| above.contains(path.as_bytes()));
         let mut owners: Vec<OwnerRow> = self.owners.values().cloned().collect();
-        // Of two cgroups with one path, the one that lives is met last.
+        // Of two cgroups with one path, the live one comes last.
         owners.sort_by_key(|row| (row.ended_ns.is_none(), row.ended_ns, row.slot));
         let charge = |(&(cpu, victim, culprit), &wait_ns): (&(Cpu, SlotId, Culprit), &u64)| CulpritRow {
             cpu,

@@ -1,4 +1,5 @@
-//! Block requests: one row a device, operation and owner, as the programs counted them since counting started.
+//! Block requests: one row per device, operation and owner, as the programs counted them since counting
+//! started.
 
 use pmu_common::io::block::{self, BlockCount};
 use serde::{Deserialize, Serialize};
@@ -9,20 +10,20 @@ use crate::{
     untrusted::{Untrusted, exact},
 };
 
-/// A block device, the whole of it: partitions are not told apart.
+/// Number of a whole block device. Partitions are not distinguished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct DeviceNumber {
-    /// Major number.
+    /// Major device number.
     pub major: u32,
-    /// Minor number.
+    /// Minor device number.
     pub minor: u32,
 }
 
-/// What is done.
+/// Operation of a block request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Operation {
-    /// A read.
+    /// A read request.
     Read,
     /// A write, appends to zones included.
     Write,
@@ -35,11 +36,11 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// All of them, by the wire's numbers.
+    /// Operations in the order of the wire's numbers.
     pub const ALL: [Self; block::OPERATIONS] =
         [Self::Read, Self::Write, Self::Flush, Self::Discard, Self::Other];
 
-    /// Its name in every output.
+    /// Returns the name in every output.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -52,36 +53,37 @@ impl Operation {
     }
 }
 
-/// Whose requests they are, and how that is known.
+/// Owner of block requests, and how it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Whose {
     /// A process that submitted them for itself.
     Process {
-        /// Process id.
+        /// Id of the process.
         pid: u32,
-        /// The tick in which it began ([`pmu_common::owner::start_tick`]; older recordings count in units of 2²⁰ ns): it tells two
-        /// processes of one id apart.
+        /// Tick in which it began ([`pmu_common::owner::start_tick`]; older recordings count in units of 2²⁰
+        /// ns). It distinguishes two processes with one id.
         born: u32,
     },
     /// A cgroup whose tasks submitted them for themselves.
     Cgroup(CgroupId),
-    /// A cgroup that they carry, submitted on its behalf by someone else, as in writeback. Which of its processes
-    /// wanted them is not known; and the cgroup is the nearest one upwards in which the `io` controller is enabled.
+    /// A cgroup that the requests carry, submitted on its behalf by another task, as in writeback. The
+    /// process that caused them is not known. The cgroup is the nearest one upwards in which the `io`
+    /// controller is enabled.
     OnBehalfOf(CgroupId),
     /// Kernel threads submitted them, and they carry no cgroup.
     Kernel,
-    /// Someone who was not asked for.
+    /// An owner outside the targets.
     Outsider,
-    /// They were under way before counting started, or their start was lost; or no program saw their end, and the kernel's own
-    /// count of the device says how many there were.
+    /// Requests that were in flight before counting started, or with a lost start. Also requests that
+    /// completed without a program's notice: the kernel's own count of the device gives their number.
     Unseen,
     /// Owners beyond the limit.
     Many,
 }
 
 impl Whose {
-    /// The id of the cgroup that they are of, if they are one's.
+    /// Returns the id of the cgroup that owns the requests, if a cgroup does.
     #[must_use]
     pub const fn cgroup(self) -> Option<u64> {
         match self {
@@ -90,7 +92,7 @@ impl Whose {
         }
     }
 
-    /// Is it known who wanted them, be it that nobody asked for him?
+    /// Returns whether the owner is known, even if it is outside the targets.
     #[must_use]
     pub const fn is_known(&self) -> bool {
         matches!(self, Self::Process { .. } | Self::Cgroup(_) | Self::OnBehalfOf(_) | Self::Outsider)
@@ -100,21 +102,21 @@ impl Whose {
 /// Requests of one device, operation and owner, summed over CPUs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockRow {
-    /// The device.
+    /// Device of the requests.
     pub device: DeviceNumber,
-    /// What was done.
+    /// Operation of the requests.
     pub operation: Operation,
-    /// For whom.
+    /// Owner of the requests.
     pub whose: Whose,
-    /// `comm` of the thread that was first seen, if the owner is a process.
+    /// `comm` of the first thread seen, if the owner is a process.
     #[serde(with = "exact", default, skip_serializing_if = "Untrusted::is_empty")]
     pub name: Untrusted,
-    /// Counts, bytes, sums of latencies. The longest latencies are those of all CPUs.
+    /// Counts, bytes, sums of latencies. The maximum latencies are those of all CPUs.
     #[serde(with = "words")]
     pub count: BlockCount,
-    /// Device latencies: buckets of [`pmu_common::histogram::BLOCK`] that are not zero, and their counts modulo 2³².
+    /// Device latencies: nonzero buckets of [`pmu_common::histogram::BLOCK`], with their counts modulo 2³².
     pub latency: Vec<(u16, u32)>,
-    /// Queue latencies.
+    /// Queue latencies, in the same form.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queue: Vec<(u16, u32)>,
 }
@@ -122,21 +124,22 @@ pub struct BlockRow {
 /// Requests that have not completed yet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InFlightRow {
-    /// The device.
+    /// Device of the requests.
     pub device: DeviceNumber,
-    /// What is being done.
+    /// Operation of the requests.
     pub operation: Operation,
-    /// For whom.
+    /// Owner of the requests.
     pub whose: Whose,
     /// Requests that wait in a queue.
     pub queued: u64,
-    /// Requests that the device has.
+    /// Requests at the device.
     pub issued: u64,
-    /// How long the oldest of those has been at the device, in ns; 0 if there is none.
+    /// Time that the oldest of those has been at the device, in ns; 0 if there is none.
     pub oldest_ns: u64,
 }
 
-/// Counts of two CPUs, or of two rows of one owner. The kernel's numbers wrap, and so does their sum.
+/// Returns the sum of the counts of two CPUs, or of two rows of one owner. The kernel's numbers wrap, and so
+/// does the sum.
 #[must_use]
 pub fn sum(left: &BlockCount, right: &BlockCount) -> BlockCount {
     BlockCount {

@@ -1,4 +1,5 @@
-//! Groups of threads whose memory traffic the processor counts, as resctrl showed them at one moment.
+//! Monitoring groups of threads, with the memory traffic that the processor counts, as read from resctrl at
+//! one moment.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,37 +8,37 @@ use crate::{
     machine::io::resctrl::MonitoringGroup,
 };
 
-/// All groups.
+/// Monitoring groups at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Groups {
-    /// When they were read, in ns since counting started.
+    /// Time of the reading, in ns since counting started.
     pub at_ns: u64,
-    /// Each with what was counted since it was made.
+    /// Groups, each with its count since it was made.
     pub rows: Vec<GroupRow>,
-    /// Targets whose threads are not all in groups of their own, and so have no number.
+    /// Targets without a number, because not all of their threads are in groups of theirs alone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub untold: Vec<Absent>,
 }
 
-/// A group and whose its threads are.
+/// A group with the owner of its threads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupRow {
-    /// The group.
+    /// The monitoring group.
     pub group: MonitoringGroup,
-    /// Whose all of its threads were then; those in its monitoring groups are theirs.
+    /// Owner of all threads that were in the group then, without those in monitoring groups inside it.
     pub whose: GroupOwner,
 }
 
-/// Whose a group's count is.
+/// Owner of a group's count.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GroupOwner {
-    /// These: one, or a cgroup and some that it is below. All that they have counts in groups of theirs.
+    /// One owner, or a cgroup and cgroups above it. All of their threads are in groups of theirs.
     Of(Vec<Owner>),
-    /// Nobody's in particular, and why.
+    /// No single owner, with the reason.
     Nobody(String),
-    /// That of some who were not asked for.
+    /// Owners outside the targets.
     Outsider,
-    /// No thread was in it.
+    /// Group without threads.
     Empty,
 }

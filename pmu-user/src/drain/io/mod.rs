@@ -1,5 +1,5 @@
-//! What one tick of `pmbpf io` read: counts of uncore PMUs by slice, block requests and packets by owner, memory traffic by group.
-//! Plain rows, for whoever adds them up.
+//! Readings of one tick of `pmbpf io`: counts of uncore PMUs by slice, block requests and packets by owner,
+//! memory traffic by group. Plain rows that the consumer adds up.
 
 pub mod block;
 pub mod group;
@@ -24,57 +24,57 @@ use crate::{
     untrusted::{Untrusted, exact},
 };
 
-/// What is known before the first drain.
+/// Facts that are known before the first drain of I/O.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct IoHeader {
-    /// What stands on the host's I/O side.
+    /// The host's I/O platform.
     pub platform: Platform,
-    /// What was opened.
+    /// Plan of what was opened.
     pub plan: IoPlan,
 }
 
-/// What one tick read.
+/// Readings of I/O in one tick.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct IoDrain {
-    /// When, in ns since counting started.
+    /// Time of the reading, in ns since counting started.
     pub at_ns: u64,
-    /// What uncore PMUs counted in slices that ended since the last drain.
+    /// Counts of uncore PMUs in slices that ended since the last drain.
     #[serde(default, rename = "boxes", skip_serializing_if = "Vec::is_empty")]
     pub uncore: Vec<UncoreSlice>,
     /// Block requests and packets since counting started, as far as they are counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traffic: Option<Traffic>,
-    /// What the kernel itself counts of disks, interfaces and TCP.
+    /// The kernel's own counts of disks, interfaces and TCP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<KernelCounts>,
-    /// Memory traffic of CPUs by group, where resctrl tells.
+    /// Memory traffic of CPUs by group, where resctrl reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub groups: Option<Groups>,
-    /// Cgroups that are new in its traffic.
+    /// Cgroups that are new in the traffic.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<Named>,
-    /// Disks that are new in its traffic.
+    /// Disks that are new in the traffic.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disks: Vec<NamedDisk>,
-    /// Who has which device for himself; only in the first drain and the last.
+    /// Devices with an exclusive owner, and that owner; only in the first drain and the last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub owned: Vec<(Bdf, Ownership)>,
-    /// Devices that were there when counting started and are not any more; only in the last drain.
+    /// Devices that have gone since counting started; only in the last drain.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gone: Vec<Absent>,
-    /// What the programs cost.
+    /// Cost of the programs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub programs: Vec<ProgramRow>,
-    /// What this process cost so far.
+    /// Cost of this process so far.
     pub cost: Cost,
-    /// What could not be kept, by reason, so far.
+    /// Losses so far, by reason.
     pub losses: Vec<(String, u64)>,
 }
 
-/// What the kernel itself counted of disks, interfaces and TCP until a moment.
+/// The kernel's own counts of disks, interfaces and TCP up to a moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KernelCounts {
-    /// When it was read, in ns since counting started.
+    /// Time of the reading, in ns since counting started.
     pub at_ns: u64,
     /// Block devices, partitions excepted.
     pub disks: Vec<DiskCount>,
@@ -82,66 +82,66 @@ pub struct KernelCounts {
     pub networks: Vec<NetworkCount>,
 }
 
-/// How a block device was used.
+/// Usage of a block device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskCount {
-    /// Its number.
+    /// Number of the device.
     pub device: DeviceNumber,
-    /// Its name.
+    /// Name of the device.
     #[serde(with = "exact")]
     pub name: Untrusted,
-    /// Since it came up.
+    /// Usage since the device came up.
     pub in_use: InUse,
 }
 
 /// Interfaces and TCP of a network namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NetworkCount {
-    /// The target that is in it; `None` is the namespace that pmbpf is in.
+    /// Target that is in the namespace; `None` for the namespace that pmbpf is in.
     pub owner: Option<Owner>,
-    /// Interfaces.
+    /// Counts of the interfaces.
     pub interfaces: Vec<InterfaceCount>,
-    /// TCP.
+    /// Counts of TCP.
     pub tcp: TcpCount,
 }
 
-/// What a cgroup is called.
+/// Name of a cgroup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Named {
-    /// Its id.
+    /// Id of the cgroup.
     pub cgroup: u64,
-    /// Its path from the hierarchy's root.
+    /// Path from the root of the hierarchy.
     #[serde(with = "exact")]
     pub path: Untrusted,
 }
 
-/// What a block device is called.
+/// Name of a block device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamedDisk {
-    /// Its number.
+    /// Number of the device.
     pub device: DeviceNumber,
-    /// Its name.
+    /// Name of the device.
     #[serde(with = "exact")]
     pub name: Untrusted,
 }
 
-/// What one uncore PMU counted in one slice.
+/// Counts of one uncore PMU in one slice.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UncoreSlice {
-    /// Which of the plan's kinds of uncore PMUs.
+    /// Index of the kind of uncore PMU in the plan.
     pub kind: u32,
-    /// Which uncore PMU of that kind.
+    /// Index of the uncore PMU within the kind.
     pub at: u32,
-    /// Number of the slice since counting started; slices of different kinds have nothing to do with each other.
+    /// Number of the slice since counting started. Slices of different kinds are independent.
     pub slice: u64,
-    /// Which of the kind's groups was active.
+    /// Index of the active group within the kind.
     pub group: u32,
-    /// When the slice ended, in ns since counting started.
+    /// End of the slice, in ns since counting started.
     pub ended_ns: u64,
     /// Counts of the group's events.
     pub counts: Vec<u64>,
-    /// Time for which the group was active, in ns.
+    /// Time for which the group was enabled, in ns.
     pub enabled_ns: u64,
-    /// Time of that during which it was on counters, in ns. Less if someone else had them.
+    /// Time for which the group was running on counters, in ns. It is less if another user had the counters.
     pub running_ns: u64,
 }

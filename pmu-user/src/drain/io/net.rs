@@ -1,4 +1,4 @@
-//! Packets of sockets: one row an interface and owner, as the programs counted them since counting started.
+//! Packets of sockets: one row per interface and owner, as the programs counted them since counting started.
 
 use pmu_common::io::net::NetCount;
 use serde::{Deserialize, Serialize};
@@ -14,29 +14,29 @@ use crate::{
 pub struct Interface {
     /// Inode of its network namespace (`/proc/PID/ns/net`); 0 where the kernel has no namespaces.
     pub namespace: u32,
-    /// Its index there.
+    /// Index of the interface in that namespace.
     pub index: u32,
-    /// Its name when it was first seen.
+    /// Name of the interface when it was first seen.
     #[serde(with = "exact")]
     pub name: Untrusted,
 }
 
-/// Whose packets they are.
+/// Owner of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NetOwner {
     /// The cgroup that the socket's task was in when it made the socket.
     Cgroup(CgroupId),
-    /// No socket, or one without a cgroup.
+    /// No socket, or a socket without a cgroup.
     Nobody,
-    /// Cgroups that were not asked for.
+    /// Cgroups outside the targets.
     Outsider,
     /// Cgroups beyond the limit.
     Many,
 }
 
 impl NetOwner {
-    /// The id of the cgroup that they are of, if they are one's.
+    /// Returns the id of the cgroup that owns the packets, if a cgroup does.
     #[must_use]
     pub const fn cgroup(self) -> Option<u64> {
         match self {
@@ -48,20 +48,21 @@ impl NetOwner {
 
 /// Packets of one interface and owner, summed over CPUs.
 ///
-/// Bytes count from the IP header on. What no socket sends or receives, forwarded packets above all, is in no row;
-/// neither are Ethernet headers. The kernel's own counters of the interface hold everything.
+/// Bytes count from the IP header on. Packets without a socket, forwarded packets above all, are in no row.
+/// Neither are Ethernet headers. The kernel's own counters of the interface include everything.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NetRow {
-    /// The interface.
+    /// Interface of the packets.
     pub interface: Interface,
-    /// Whose.
+    /// Owner of the packets.
     pub owner: NetOwner,
-    /// Packets and bytes by direction and protocol. A packet that the kernel splits or joins for the device is one.
+    /// Packets and bytes by direction and protocol. A packet that the kernel splits or joins for the device
+    /// counts as one.
     #[serde(with = "words")]
     pub count: NetCount,
 }
 
-/// Counts of two CPUs, or of two rows of one owner. They wrap.
+/// Returns the sum of the counts of two CPUs, or of two rows of one owner. The counts wrap.
 #[must_use]
 pub fn sum(left: &NetCount, right: &NetCount) -> NetCount {
     let add = |left: [[u64; 3]; 2], right: [[u64; 3]; 2]| {

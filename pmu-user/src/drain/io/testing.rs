@@ -46,7 +46,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/machines/simulated-two-dies")
 }
 
-/// A host of two simulated dies.
+/// Returns a host of two simulated dies.
 pub(crate) fn machine() -> Machine {
     Machine::read(&root()).unwrap()
 }
@@ -69,7 +69,7 @@ impl From<IoHeader> for Header {
     }
 }
 
-/// Header of a run on it, reported every 2 s.
+/// Returns the header of a run on it, reported every 2 s.
 pub(crate) fn header() -> IoHeader {
     let (root, machine) = (root(), machine());
     let catalog = Catalog::read(&root).unwrap();
@@ -95,7 +95,7 @@ fn request(model: &str, interval: Option<Duration>) -> IoRequest {
     }
 }
 
-/// Makes one port known: part 1 of the first stack, with this device behind it, or the port itself as a device.
+/// Makes one port known: part 1 of the first stack. The device is behind it, or is the port itself.
 fn know_a_port(header: &mut IoHeader, device: Option<Bdf>) -> (Bdf, RootBus) {
     let (bdf, bus) = ("16:03.0".parse().unwrap(), RootBus { domain: 0, bus: 0x16 });
     let unit = Unit { pmu: "uncore_iio_0".to_owned(), cpu: Cpu(0) };
@@ -106,8 +106,8 @@ fn know_a_port(header: &mut IoHeader, device: Option<Bdf>) -> (Bdf, RootBus) {
     (bdf, bus)
 }
 
-/// Header of a run on an Ice Lake whose uncore PMUs have counters that always run: a port is known in part 1 of the first stack, and
-/// none in the second, whose parts are counted together.
+/// Returns the header of a run on an Ice Lake with free-running uncore counters. A port is known in part 1 of
+/// the first stack. None is known in the second stack, the parts of which are counted together.
 pub(crate) fn always_running() -> IoHeader {
     let tree = server(Family::IceLake, &[("iio", 2), ("imc", 2), ("imc_free_running", 1)]);
     let (mut header, catalog) = (header(), Catalog::read(&tree.root).unwrap());
@@ -117,8 +117,8 @@ pub(crate) fn always_running() -> IoHeader {
     header
 }
 
-/// Header of a run on two simulated dies of a Sapphire Rapids. A card is behind a port, over a link of 16 GT/s and 4 lanes, 8 GB/s: it is
-/// part 1 of the first stack.
+/// Returns the header of a run on two simulated dies of a Sapphire Rapids. A card is behind a port and is
+/// part 1 of the first stack. Its link has 16 GT/s and 4 lanes, 8 GB/s.
 pub(crate) fn linked() -> IoHeader {
     let (root, mut header) = (root(), header());
     let catalog = Catalog::read(&root).unwrap();
@@ -146,7 +146,8 @@ pub(crate) fn linked() -> IoHeader {
     header
 }
 
-/// Header of a run in which one IOMMU counts for a card alone, and another for two in turns; no table knows the processor.
+/// Returns the header of a run in which one IOMMU counts for a single card, and another for two cards in
+/// turns. No table covers the processor.
 pub(crate) fn requesters() -> IoHeader {
     let tree = Tree::new(&[("sys/devices/system/cpu/online", "0-3\n")]);
     (0..2).for_each(|number| dmar(&tree, number, Filter::Requester, &DMAR));
@@ -160,8 +161,8 @@ pub(crate) fn requesters() -> IoHeader {
     header
 }
 
-/// Drains of so many ticks of 1 s, in which groups take turns of 20 ms and every event counts as often a second as the first
-/// word that its name contains says.
+/// Returns drains of `ticks` ticks of 1 s, in which groups take turns of 20 ms. The counts per second of an
+/// event are those of the first word in `rates` that its name contains.
 pub(crate) fn steady(header: &IoHeader, ticks: u64, rates: &[(&str, u64)]) -> Vec<IoDrain> {
     let rate = |event: &PlannedEvent| {
         let named = rates.iter().find(|(word, _)| event.name.contains(word));
@@ -197,7 +198,8 @@ pub(crate) fn steady(header: &IoHeader, ticks: u64, rates: &[(&str, u64)]) -> Ve
     (0..ticks).map(drain).collect()
 }
 
-/// Drains of five ticks of 1 s: in each, every group of every uncore PMU had a slice, and a cgroup read and sent.
+/// Returns drains of five ticks of 1 s. In each, every group of every uncore PMU had a slice, and a cgroup
+/// read and sent.
 pub(crate) fn drains(header: &IoHeader) -> Vec<IoDrain> {
     (0..=5).map(|tick| drain(header, tick)).collect()
 }

@@ -1,4 +1,4 @@
-//! Whatever a header or a drain holds, a recording gives it back.
+//! Round trips of headers and drains through a recording.
 
 use pmu_common::io::{block::BlockCount, net::NetCount};
 use proptest::prelude::{Just, Strategy, any, prop, prop_assert_eq, prop_oneof, proptest};
@@ -27,12 +27,12 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// Numbers of uniform bit length.
+/// Generates numbers of uniform bit length.
 fn number() -> impl Strategy<Value = u64> {
     (0_u32..=64, any::<u64>()).prop_map(|(bits, noise)| noise.checked_shr(64 - bits).unwrap_or(0))
 }
 
-/// Names are bytes, not text.
+/// Generates names, which are bytes and not text.
 fn name() -> impl Strategy<Value = Untrusted> {
     prop::collection::vec(any::<u8>(), 0..12).prop_map(Untrusted::new)
 }
@@ -264,7 +264,7 @@ proptest! {
     fn a_drain_survives_a_recording(drain in drain()) {
         let text = serde_json::to_string(&drain).unwrap();
         let read: IoDrain = serde_json::from_str(&text).unwrap();
-        // Owners are equal whatever they are called, and their names survive, too.
+        // Owners compare equal regardless of their names. The names survive, too.
         prop_assert_eq!(serde_json::to_string(&read).unwrap(), text);
         prop_assert_eq!(read, drain);
     }

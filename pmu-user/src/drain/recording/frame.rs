@@ -1,4 +1,4 @@
-//! Frames: how each is laid out, checked, written and read one after the other.
+//! Frames: layout, checksum, writing and sequential reading.
 
 use std::io::{self, ErrorKind, Read};
 
@@ -9,27 +9,28 @@ use serde::{Serialize, de::DeserializeOwned};
 use crate::untrusted;
 
 pub(super) const MAGIC: &[u8; 8] = b"pmbpf\x02\r\n";
-/// The format before this, which had no encodings.
+/// Previous format, which had no encodings.
 const PLAIN: u8 = 1;
 const FORMAT: u8 = MAGIC[5];
 const HEADER_BYTES: usize = 12;
-/// Bytes of a frame's header that its checksum covers: all before it.
+/// Bytes of a frame's header that its checksum covers: all before the checksum.
 const CHECKED_BYTES: usize = 8;
-/// Memory for a payload, to begin with.
+/// Initial memory for a payload.
 const ROOM_BYTES: usize = 1 << 16;
-/// Memory of what one frame holds; more if its JSON alone is so long, as that of a host with very many CPUs is.
+/// Memory limit for the contents of one frame. It is higher if the JSON alone is longer, as for a host with
+/// very many CPUs.
 const MEMORY_BYTES_MAX: usize = 96 << 20;
-/// A frame larger than this is damage, not data.
+/// Limit for the size of a frame. A larger frame is damage, not data.
 const BYTES_MAX: usize = 256 << 20;
-/// JSON that is shorter is not worth compressing; what is longer stays as it is, so that what a small file may swell to is
-/// bounded.
+/// Length of the JSON that is compressed. Shorter JSON is not worth it. Longer JSON stays as it is, which
+/// bounds what a small file may inflate to.
 const DEFLATED_BYTES: std::ops::RangeInclusive<usize> = 256..=32 << 20;
 
-/// How a frame's payload is written.
+/// Encodings of a frame's payload.
 const AS_JSON: u8 = 0;
 const AS_DEFLATED_JSON: u8 = 1;
 
-/// Makes frames.
+/// Encoder of frames.
 #[derive(Debug)]
 pub(super) struct Encoder {
     json: Vec<u8>,
@@ -43,11 +44,11 @@ impl Encoder {
         Self { json: Vec::new(), frame: Vec::new(), deflate }
     }
 
-    /// The frame of a value.
+    /// Returns the frame of a value.
     pub(super) fn frame<T: Serialize>(&mut self, kind: u8, value: &T) -> io::Result<&[u8]> {
         self.json.clear();
         serde_json::to_writer(&mut self.json, value)?;
-        // What readers would take for damage is not written.
+        // Readers take a larger frame for damage.
         if self.json.len() > BYTES_MAX {
             return Err(io::Error::other("a drain is too large to record"));
         }
@@ -68,7 +69,7 @@ impl Encoder {
         Ok(&self.frame)
     }
 
-    /// Appends the JSON to the frame, compressed by itself; not so if that would not be shorter.
+    /// Appends the JSON to the frame, compressed by itself. Returns whether the result is shorter.
     fn deflated(&mut self) -> bool {
         if !DEFLATED_BYTES.contains(&self.json.len()) {
             return false;
@@ -80,7 +81,7 @@ impl Encoder {
     }
 }
 
-/// What a payload says, in a bounded amount of memory.
+/// Decodes a payload in a bounded amount of memory.
 pub(super) fn decode<T: DeserializeOwned>(payload: &[u8]) -> serde_json::Result<T> {
     untrusted::json::from_slice(payload, MEMORY_BYTES_MAX)
 }
@@ -89,32 +90,32 @@ fn checksum(start: &[u8], payload: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(start), payload)
 }
 
-/// Frames as they come, one in memory at a time. Damage ends them.
+/// Sequential reader of frames, with one in memory at a time. Damage ends the sequence.
 pub(super) struct Frames<S> {
     source: S,
     format: u8,
     payload: Vec<u8>,
     inflated: Vec<u8>,
-    /// Bytes that were read, and how many of them are complete frames.
+    /// Bytes that were read, and the number of them in complete frames.
     read: u64,
     complete: u64,
 }
 
-/// How a file begins.
+/// Beginning of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Beginning {
-    /// Like a recording that this version reads.
+    /// A recording that this version reads.
     Ours,
-    /// Like one of another version.
+    /// A recording of another version.
     Version(u8),
-    /// Like a recording of perf.
+    /// A recording of perf.
     OfPerf,
-    /// Like something else.
+    /// Any other file.
     Foreign,
 }
 
 impl<S: Read> Frames<S> {
-    /// Reads how `source` begins, and no more of it.
+    /// Reads the beginning of `source`, and no more of it.
     pub(super) fn begin(mut source: S) -> io::Result<(Beginning, Self)> {
         let mut magic = [0; MAGIC.len()];
         let read = read_up_to(&mut source, &mut magic)?;
@@ -130,8 +131,8 @@ impl<S: Read> Frames<S> {
         Ok((beginning, frames))
     }
 
-    /// Kind and JSON of the next complete, undamaged frame, if there is one. An encoding that is not known, or that says what
-    /// it does not hold, is an error.
+    /// Returns the kind and the JSON of the next complete, undamaged frame, if there is one. An unknown
+    /// encoding, or a payload that does not match its encoding, is an error.
     pub(super) fn next(&mut self) -> io::Result<Option<(u8, &[u8])>> {
         let mut header = [0; HEADER_BYTES];
         if self.read > self.complete || self.fill(&mut header)? < HEADER_BYTES {
@@ -162,14 +163,15 @@ impl<S: Read> Frames<S> {
         let json = DeflateDecoder::new(&self.payload[..]);
         json.take(bytes_max as u64 + 1)
             .read_to_end(&mut self.inflated)
-            .map_err(|_| invalid("what is compressed in a frame is damaged"))?;
+            .map_err(|_| invalid("the compressed data of a frame is damaged"))?;
         if self.inflated.len() > bytes_max {
-            return Err(invalid("what is compressed in a frame is too large"));
+            return Err(invalid("the compressed data of a frame is too large"));
         }
         Ok(&self.inflated)
     }
 
-    /// Takes memory as bytes come, not as a length claims them, and never more than that length.
+    /// Reads a payload. Allocates memory as bytes arrive, not as a length claims, and never more than that
+    /// length.
     fn read_payload(&mut self, length: usize) -> io::Result<()> {
         self.payload.clear();
         while self.payload.len() < length {
@@ -184,7 +186,7 @@ impl<S: Read> Frames<S> {
         Ok(())
     }
 
-    /// Bytes after the last complete frame. Reads to the end.
+    /// Returns the number of bytes after the last complete frame. Reads to the end.
     pub(super) fn lost_bytes(&mut self) -> io::Result<u64> {
         self.read += io::copy(&mut self.source, &mut io::sink())?;
         Ok(self.read - self.complete)
@@ -201,7 +203,7 @@ fn invalid(what: &'static str) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, what)
 }
 
-/// Fills `bytes`, as far as there are enough; how many there were.
+/// Fills `bytes`, as far as the source has enough. Returns the number of bytes read.
 fn read_up_to(source: &mut impl Read, bytes: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < bytes.len() {

@@ -1,5 +1,5 @@
-//! Frames of older recordings: headers in which each source says for itself what is said of the whole run now, and headers and drains of a
-//! single source, whose frames hold that part alone and are of kinds of their own.
+//! Frames of older recordings. In their headers, each source states for itself what now stands once for the
+//! whole run. Headers and drains of a single source hold that part alone, in frames of separate kinds.
 
 use serde::{
     Deserialize,
@@ -18,17 +18,17 @@ use crate::{
 /// Kinds of the frame with the header of `pmbpf run`, and of those with drains.
 const TASKS_HEADER: u8 = b'H';
 const TASKS_DRAIN: u8 = b'D';
-/// The same of `pmbpf io`.
+/// The same kinds for `pmbpf io`.
 const IO_HEADER: u8 = b'h';
 const IO_DRAIN: u8 = b'd';
 
-/// Whether a header says of the whole run what is said once.
+/// Shape of a header: whether facts of the whole run stand once.
 #[derive(Deserialize)]
 struct Shape {
     version: Option<IgnoredAny>,
 }
 
-/// What each source of a run said for itself.
+/// Facts that each source of a run states for itself.
 #[derive(Deserialize)]
 struct Said {
     version: String,
@@ -38,7 +38,7 @@ struct Said {
     missing: Vec<Absent>,
 }
 
-/// Something of each source that a run has.
+/// One value for each source of a run.
 #[derive(Deserialize)]
 #[serde(bound = "T: DeserializeOwned, I: DeserializeOwned, C: DeserializeOwned")]
 struct Sources<T, I, C> {
@@ -49,7 +49,8 @@ struct Sources<T, I, C> {
 
 type Parts = Sources<TasksHeader, IoHeader, CountsHeader>;
 
-/// The header in a frame of this kind; `None` if the frame holds something else, or the header of no source.
+/// Returns the header in a frame of this kind, or `None` if the frame holds something else or the header of
+/// no source.
 pub(super) fn header(kind: u8, payload: &[u8]) -> serde_json::Result<Option<Header>> {
     let none = Parts { tasks: None, io: None, counts: None };
     let header = match kind {
@@ -65,7 +66,7 @@ pub(super) fn header(kind: u8, payload: &[u8]) -> serde_json::Result<Option<Head
     Ok(header.filter(|header| !header.is_empty()))
 }
 
-/// The header of a run whose sources said this; `None` if there are none.
+/// Returns the header of a run whose sources state this, or `None` if there are none.
 fn together(said: impl IntoIterator<Item = Option<Said>>, parts: Parts) -> Option<Header> {
     let mut said = said.into_iter().flatten();
     let Said { version, started_unix_ns, machine, mut missing } = said.next()?;
@@ -75,7 +76,7 @@ fn together(said: impl IntoIterator<Item = Option<Said>>, parts: Parts) -> Optio
     Some(Header { version, started_unix_ns, machine, missing, tasks, io, counts, begins_midway })
 }
 
-/// The drain of a single source in a frame of this kind; `None` if the frame holds something else.
+/// Returns the drain of a single source in a frame of this kind, or `None` if the frame holds something else.
 pub(super) fn drain(kind: u8, payload: &[u8]) -> serde_json::Result<Option<Drain>> {
     Ok(match kind {
         TASKS_DRAIN => Some(decode::<TasksDrain>(payload)?.into()),

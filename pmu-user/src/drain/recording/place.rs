@@ -1,4 +1,5 @@
-//! Where a recording, or an export of one, is written: a new file that takes its name once it can be read, or a device or pipe that was there.
+//! Output of a recording or of its export: a new file that takes its name once it can be read, or an existing
+//! device or pipe.
 
 #[cfg(test)]
 mod tests;
@@ -17,19 +18,19 @@ use rustix::{
 
 use crate::file::irregular;
 
-/// May an existing file be replaced?
+/// Permission to replace an existing file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overwrite {
-    /// Yes, by a new file.
+    /// An existing file is replaced by a new one.
     Yes,
-    /// No: it is an error.
+    /// An existing file is an error.
     No,
 }
 
-/// Names that are tried for a new file before it is given up.
+/// Number of names tried for a new file.
 const NAMES_TRIED_MAX: u32 = 64;
 
-/// An open file and the name that it has.
+/// An open file and its name.
 #[derive(Debug)]
 pub(crate) struct Place {
     file: File,
@@ -39,23 +40,24 @@ pub(crate) struct Place {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
-    /// A regular file that we made.
+    /// A regular file that was created here.
     New,
-    /// A device or a pipe that was there.
+    /// A device or a pipe that existed before.
     Special,
 }
 
-/// What became of a recording that could not be ended.
+/// Outcome of a recording that could not be ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Abandoned {
-    /// It is in this file.
+    /// The recording is in this file.
     At(PathBuf),
-    /// It went to a device or a pipe, or its file is not there any more.
+    /// The recording went to a device or a pipe, or its file is gone.
     Gone,
 }
 
 impl Place {
-    /// Makes a file at `path` that begins with `first`; or opens the device or pipe there, which may wait for its reader.
+    /// Creates a file at `path` that begins with `first`, or opens the device or pipe there. Opening may wait
+    /// for a reader.
     pub(crate) fn create(path: &Path, overwrite: Overwrite, first: &[u8]) -> io::Result<Self> {
         let there = path.symlink_metadata().ok().map(|metadata| metadata.file_type());
         let special = there.is_some_and(|kind| kind.is_char_device() || kind.is_fifo());
@@ -71,8 +73,9 @@ impl Place {
         Ok(place)
     }
 
-    /// Makes a file beside `path` that nobody else can open, and gives it its name when its beginning is written: no other
-    /// file's owner, mode or links are taken over, and what was there stays whole until then.
+    /// Creates a file next to `path` that no other user can open, and renames it when its beginning is
+    /// written. The owner, mode or links of another file are not taken over. The previous file stays whole
+    /// until then.
     fn new_file(path: &Path, overwrite: Overwrite, first: &[u8]) -> io::Result<Self> {
         let (mut file, beside) = beside(path).map_err(|error| named("create", path, &error))?;
         let written = file.write_all(first).map_err(|error| named("write", path, &error));
@@ -90,12 +93,12 @@ impl Place {
         Ok(Self { file, path: path.to_owned(), what: What::New })
     }
 
-    /// Appends bytes.
+    /// Appends bytes to the file.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.file.write_all(bytes).map_err(|error| named("write", &self.path, &error))
     }
 
-    /// Is the file still there under its name? An error, if it was removed or replaced.
+    /// Checks that the file is still there under its name. A file that was removed or replaced is an error.
     pub(crate) fn check(&self) -> io::Result<()> {
         if self.what == What::Special || self.is_there() {
             return Ok(());
@@ -104,17 +107,18 @@ impl Place {
         Err(named("keep", &self.path, &error))
     }
 
-    /// The file that we made, to be read from its beginning. Its position is that of what is written next.
+    /// Returns the file that was created here, to be read from its beginning. Its position is that of the
+    /// next write.
     pub(super) fn reader(&self) -> io::Result<File> {
         let reader = self.file.try_clone().and_then(|mut file| file.rewind().map(|()| file));
         reader.map_err(|error| named("read", &self.path, &error))
     }
 
-    /// Puts `bytes` in the place of all that the file holds. It stays as it was if there is no room for them.
+    /// Replaces the contents of the file with `bytes`. The file stays as it was if there is no room for them.
     pub(super) fn replace(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.check()?;
         match fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, bytes.len() as u64) {
-            // Not every file system can promise room.
+            // Some file systems cannot reserve room.
             Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
             Err(error) => return Err(named("write", &self.path, &error.into())),
         }
@@ -137,7 +141,8 @@ impl Place {
         }
     }
 
-    /// What cannot be looked at counts as there: rights may have been given up since.
+    /// Returns whether the file is still there. A file that cannot be examined counts as there: privileges
+    /// may have been dropped since.
     fn is_there(&self) -> bool {
         let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
         match (self.path.symlink_metadata(), self.file.metadata()) {
@@ -148,7 +153,7 @@ impl Place {
     }
 }
 
-/// A new, empty file in the same folder, readable by its owner only, under a name that nobody has.
+/// Creates a new, empty file in the same folder, readable by its owner only, under an unused name.
 fn beside(path: &Path) -> io::Result<(File, PathBuf)> {
     let mut options = OpenOptions::new();
     options
@@ -169,7 +174,7 @@ fn beside(path: &Path) -> io::Result<(File, PathBuf)> {
     Err(last)
 }
 
-/// Renames a file to a name that no other has. Some file systems cannot do both at once, but link.
+/// Renames a file to an unused name. Some file systems cannot do both at once, but support links.
 fn rename_to_new(from: &Path, to: &Path) -> io::Result<()> {
     match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
         Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
@@ -180,12 +185,12 @@ fn rename_to_new(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
-/// Opens a device, or a pipe as soon as somebody reads it.
+/// Opens a device, or a pipe as soon as it has a reader.
 fn special_file(path: &Path) -> io::Result<File> {
     let flags = OFlags::NOFOLLOW | OFlags::NOCTTY;
     let file = OpenOptions::new().write(true).custom_flags(flags.bits().cast_signed()).open(path);
     let file = file.map_err(|error| named("open", path, &error))?;
-    // By now the path may mean another file, which must not be written into.
+    // The path may refer to another file by now, which must not be written.
     if file.metadata()?.file_type().is_file() {
         return Err(named("open", path, &ErrorKind::AlreadyExists.into()));
     }

@@ -1,4 +1,5 @@
-//! A recording as it is read: its header first, then one drain at a time, so that its length costs no memory.
+//! Reader of a recording: the header first, then one drain at a time. The length of a recording costs no
+//! memory.
 
 use std::{
     fmt,
@@ -19,61 +20,61 @@ use crate::{
     file::open_regular,
 };
 
-/// Bytes that are read at a time.
+/// Number of bytes read at a time.
 const READ_BYTES: usize = 1 << 16;
 
-/// Why a file is no recording.
+/// Reason why a file cannot be read as a recording.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read {path}: {error}")]
     Io {
-        /// File.
+        /// Path of the file.
         path: String,
-        /// Cause.
+        /// Cause of the error.
         error: io::Error,
     },
-    /// It does not begin like one.
+    /// The file does not begin like a recording.
     #[error("{0} is not a pmbpf recording")]
     Foreign(String),
-    /// perf wrote it.
+    /// The file is a recording of perf.
     #[error("{0} is not a pmbpf recording: it is perf's, which `perf report -i` reads")]
     OfPerf(String),
-    /// Not even the header is complete.
+    /// The header is not complete.
     #[error("{0} breaks off before the end of its header")]
     NoHeader(String),
-    /// It begins like a recording of another format.
+    /// The file begins like a recording of another format.
     #[error("{path} is a recording in format {format}, which this version of pmbpf does not know")]
     Format {
-        /// File.
+        /// Path of the file.
         path: String,
-        /// Its format's number.
+        /// Number of the format.
         format: u8,
     },
     /// A frame is whole but this version cannot read it.
     #[error("{path} was written by another version of pmbpf: {error}")]
     Version {
-        /// File.
+        /// Path of the file.
         path: String,
-        /// Cause.
+        /// Cause of the error.
         error: serde_json::Error,
     },
 }
 
 /// A recording: its header, and what follows.
 pub struct Opened {
-    /// Its header, with a part for each source of the run.
+    /// Header, with a part for each source of the run.
     pub header: Header,
-    /// What follows.
+    /// Entries after the header.
     pub entries: Entries,
 }
 
 impl Opened {
-    /// Opens a regular file, or reads standard input if `path` is `-`, up to the end of the header.
+    /// Opens a regular file, or standard input if `path` is `-`, and reads up to the end of the header.
     ///
     /// # Errors
     ///
-    /// It cannot be read, is no regular file, is no recording, or has no complete header.
+    /// The file cannot be read, is not a regular file, is not a recording, or has no complete header.
     pub fn open(path: &Path) -> Result<Self, ReadError> {
         if path.as_os_str() == "-" {
             return Self::read(io::stdin(), "standard input");
@@ -85,7 +86,7 @@ impl Opened {
         }
     }
 
-    /// Reads up to the end of the header; `name` is for messages. What comes before the header is skipped.
+    /// Reads up to the end of the header. Frames before it are skipped. `name` is for messages.
     ///
     /// # Errors
     ///
@@ -113,7 +114,7 @@ impl Opened {
 
 type Source = BufReader<Box<dyn Read>>;
 
-/// What follows a recording's header, in order.
+/// Entries after a recording's header, in order.
 pub struct Entries {
     frames: Frames<Source>,
     name: String,
@@ -125,19 +126,20 @@ impl fmt::Debug for Entries {
     }
 }
 
-/// One of them.
+/// One entry of a recording.
 #[derive(Debug)]
 pub enum Entry {
-    /// What a tick read.
+    /// Readings of one tick.
     Drain(Box<Drain>),
-    /// How it ended.
+    /// Ending of the run.
     Ending(Ending),
-    /// Names that came after that.
+    /// Names after the ending.
     Names(Names),
 }
 
 impl Entries {
-    /// The next one; `None` at the end, or where the recording breaks off. Frames of unknown kinds are skipped.
+    /// Returns the next entry, or `None` at the end or where the recording breaks off. Frames of unknown
+    /// kinds are skipped.
     ///
     /// # Errors
     ///
@@ -160,7 +162,8 @@ impl Entries {
         }
     }
 
-    /// Bytes after the last complete frame: what broke off. To be asked at the end.
+    /// Returns the number of bytes after the last complete frame, where the recording broke off. To be called
+    /// at the end.
     ///
     /// # Errors
     ///
@@ -170,18 +173,18 @@ impl Entries {
     }
 }
 
-/// A recording that was read, all of it in memory: for one whose length is known. [`Opened`] reads any.
+/// A recording that was read into memory, if its length is known. [`Opened`] reads any.
 #[derive(Debug)]
 pub struct Recording {
-    /// Its header.
+    /// Header of the recording.
     pub header: Header,
-    /// Its drains.
+    /// Drains of the recording.
     pub drains: Vec<Drain>,
-    /// Its ending; `None` if the recording broke off.
+    /// Ending; `None` if the recording broke off.
     pub ending: Option<Ending>,
-    /// Names that came after it.
+    /// Names after the ending.
     pub names: Option<Names>,
-    /// Bytes at the end that are no complete frame.
+    /// Bytes at the end that are not a complete frame.
     pub lost_bytes: u64,
 }
 
@@ -190,7 +193,7 @@ impl Recording {
     ///
     /// # Errors
     ///
-    /// The file cannot be read, is no recording, or has no complete header.
+    /// The file cannot be read, is not a recording, or has no complete header.
     pub fn read(path: &Path) -> Result<Self, ReadError> {
         let name = path.display().to_string();
         let file = File::open(path).map_err(|error| ReadError::Io { path: name.clone(), error })?;
@@ -220,12 +223,12 @@ impl Recording {
         Ok(all)
     }
 
-    /// What the drains say of tasks.
+    /// Returns the drains' readings of tasks.
     pub fn tasks(&self) -> impl Iterator<Item = &TasksDrain> {
         self.drains.iter().filter_map(|drain| drain.tasks.as_ref())
     }
 
-    /// What the drains say of I/O.
+    /// Returns the drains' readings of I/O.
     pub fn io(&self) -> impl Iterator<Item = &IoDrain> {
         self.drains.iter().filter_map(|drain| drain.io.as_ref())
     }

@@ -1,4 +1,4 @@
-//! Recordings: what was written, of one source and of both, and what is left where it is cut off.
+//! Tests of recordings: contents of one source and of both, and the rest of a truncated file.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use crate::{
     machine::testing::Tree,
 };
 
-/// Bytes of a recording of I/O, with its ending.
+/// Returns the bytes of a recording of I/O, with its ending.
 fn recorded() -> Vec<u8> {
     let tree = Tree::new(&[("folder", "")]);
     let path = tree.root.join("io.pmbpf");

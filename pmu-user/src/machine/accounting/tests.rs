@@ -1,4 +1,4 @@
-//! Files of cgroups as both hierarchies have them.
+//! Files of cgroups in both hierarchies.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Hierarchies as mounts and folders that are made up say they are.
+//! Hierarchies of artificial mounts and folders.
 
 use std::path::PathBuf;
 

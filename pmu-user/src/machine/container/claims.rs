@@ -1,4 +1,5 @@
-//! Which words about a container hold: its cgroup is root's or a user's, by who owns those above it, and only root and that user name it.
+//! Trust in statements about a container: its cgroup belongs to root or to a user, by the owners of the
+//! cgroups above it. Only root and that user may name it.
 
 use std::{fs, os::unix::fs::MetadataExt as _, path::PathBuf};
 
@@ -8,13 +9,14 @@ use super::{
 };
 use crate::{machine::cgroup::ancestors, untrusted::Untrusted};
 
-/// Who runs the system's runtimes.
+/// Owner of the system's runtimes.
 pub(super) const ROOT: u32 = 0;
-/// Where cgroups of version 2, or of systemd's own hierarchy, are mounted.
+/// Mount points of version 2 cgroups, or of systemd's own hierarchy.
 pub(super) const MOUNTS: [&str; 3] = ["sys/fs/cgroup/unified", "sys/fs/cgroup", "sys/fs/cgroup/systemd"];
 
 impl Containers {
-    /// Who made the container's cgroup, or the pod's or job's: the first user who owns one above it, else root.
+    /// Returns the creator of the container's cgroup, or the pod's or job's: the first user that owns a
+    /// cgroup above it, else root.
     pub(super) fn maker(&self, path: &Untrusted, place: &Place) -> u32 {
         if place.container.is_none() && place.pod_uid.is_none() && place.job.is_none() {
             return ROOT;
@@ -30,13 +32,14 @@ impl Containers {
         self.mounts.iter().find_map(|mount| owners(mount).find(|uid| *uid != ROOT)).unwrap_or(ROOT)
     }
 
-    /// May a container below a user's cgroup be the user's own? Those of podman are called by conmon of that user; an id that the
-    /// system's runtimes know is theirs.
+    /// Returns whether a container below a user's cgroup may be the user's own. Those of podman are named by
+    /// conmon of that user. An id that the system's runtimes list is theirs.
     pub(super) fn is_of_user(&self, found: &ById) -> bool {
         found.runtime == Some(Runtime::Podman) && !self.by_id.contains_key(&found.id)
     }
 
-    /// What is known of a container whose cgroup a user made: files are root's, and a monitor's word holds for its own user.
+    /// Returns what is known of a container whose cgroup `maker` created: runtime files are root's, and a
+    /// monitor's statement holds for its own user.
     pub(super) fn known(&self, found: &ById, path: &Untrusted, maker: u32) -> Known {
         let mut known = Known::default();
         if maker == ROOT {

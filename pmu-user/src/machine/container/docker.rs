@@ -1,4 +1,4 @@
-//! What dockerd keeps of each container.
+//! Containers in the files of dockerd.
 
 use std::path::{Path, PathBuf};
 
@@ -26,7 +26,7 @@ struct Daemon {
     data_root: Option<String>,
 }
 
-/// `containers/ID/config.v2.json` below dockerd's folder (dockerd(8), `--data-root`).
+/// Reads `containers/ID/config.v2.json` below dockerd's folder (dockerd(8), `--data-root`).
 pub(super) fn read(root: &Path) -> Found {
     let mut found = Vec::new();
     for (id, folder) in file::folders(&folder(root).join("containers"))? {

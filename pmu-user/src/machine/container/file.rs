@@ -1,4 +1,4 @@
-//! Files and folders of runtimes: with limits, and without following links.
+//! Files and folders of runtimes, read with limits and without following links.
 
 use std::{
     fs,
@@ -12,35 +12,36 @@ use serde::de::DeserializeOwned;
 
 use crate::untrusted::json;
 
-/// Bytes of a file that are read at most: what a runtime keeps of a container is a few kilobytes.
+/// Bytes of a file that are read, at most: a runtime keeps a few kilobytes for a container.
 const BYTES_MAX: u64 = 4 << 20;
-/// Entries of a folder that are looked at.
+/// Entries of a folder that are read, at most.
 const ENTRIES_MAX: usize = 65_536;
 
-/// A value of the JSON in a file; `None` if there is no such file, or it holds something else.
+/// Reads a value from the JSON in a file. Returns `None` if there is no such file, or it holds something
+/// else.
 ///
 /// # Errors
 ///
-/// It may not be read.
+/// The file may not be read.
 pub(super) fn json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, String> {
     let Some(bytes) = allowed(path, bytes(path))? else { return Ok(None) };
     Ok(json::from_slice(&bytes, 4 * BYTES_MAX as usize).ok())
 }
 
-/// The text of a file, likewise.
+/// Reads the text of a file. Returns `None` if there is no such file, or it is not UTF-8.
 ///
 /// # Errors
 ///
-/// It may not be read.
+/// The file may not be read.
 pub(super) fn text(path: &Path) -> Result<Option<String>, String> {
     Ok(allowed(path, bytes(path))?.and_then(|bytes| String::from_utf8(bytes).ok()))
 }
 
-/// Names in a folder, in order; none if there is no such folder.
+/// Returns the names in a folder, in order. Returns none if there is no such folder.
 ///
 /// # Errors
 ///
-/// It may not be read.
+/// The folder may not be read.
 pub(super) fn names(path: &Path) -> Result<Vec<String>, String> {
     let entries = allowed(path, fs::read_dir(path))?.into_iter().flatten().flatten().take(ENTRIES_MAX);
     let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
@@ -48,28 +49,28 @@ pub(super) fn names(path: &Path) -> Result<Vec<String>, String> {
     Ok(names)
 }
 
-/// Folders below one, in order of their names.
+/// Returns the folders below a folder, in order of their names.
 ///
 /// # Errors
 ///
-/// It may not be read.
+/// The folder may not be read.
 pub(super) fn folders(path: &Path) -> Result<Vec<(String, PathBuf)>, String> {
     Ok(names(path)?.into_iter().map(|name| (name.clone(), path.join(name))).collect())
 }
 
-/// What was read; `None` where there is nothing to be read.
+/// Returns what was read. Returns `None` where there is nothing to read.
 fn allowed<T>(path: &Path, read: io::Result<T>) -> Result<Option<T>, String> {
     match read {
         Ok(read) => Ok(Some(read)),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            Err(format!("{} may not be read (cap_dac_read_search lets it)", path.display()))
+            Err(format!("{} may not be read (cap_dac_read_search allows it)", path.display()))
         }
         Err(_) => Ok(None),
     }
 }
 
 fn bytes(path: &Path) -> io::Result<Vec<u8>> {
-    // A pipe would be waited for, and a link may lead anywhere.
+    // Opening a pipe would block, and a link may lead anywhere.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = fs::OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
     let mut bytes = Vec::new();

@@ -1,4 +1,4 @@
-//! Names of cgroups to come: what a pattern means that was not there yet, a container that starts again.
+//! Names of later cgroups: new matches of a pattern, and a container that starts again.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,13 +8,13 @@ use super::{
 };
 use crate::machine::cgroup::Cgroup;
 
-/// A name, with its kind, that may mean cgroups which are made later.
+/// A name, with its kind, that may match cgroups which are made later.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Follow(String);
 
 impl Follow {
-    /// The name `spec`, if another cgroup than those there are can come to be meant by it.
+    /// Returns the name `spec`, if it can match a later cgroup other than the existing ones.
     #[must_use]
     pub fn of(spec: &str) -> Option<Self> {
         let follows = match typed(spec)?.0 {
@@ -26,14 +26,14 @@ impl Follow {
         follows.then(|| Self(spec.to_owned()))
     }
 
-    /// Does it mean this cgroup, with whose it is?
+    /// Returns whether the name matches this cgroup with this identity.
     #[must_use]
     pub fn means(&self, cgroup: &Cgroup, identity: &Identity) -> bool {
         let candidate = Candidate { cgroup: cgroup.clone(), identity: identity.clone() };
         typed(&self.0).is_some_and(|(kind, name)| typed_hit(&candidate, kind, name).is_some())
     }
 
-    /// As it was typed, or would be.
+    /// Returns the name as typed on the command line.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.0

@@ -1,16 +1,16 @@
-//! What a source knows of a container, with names of a length that every row and series may have.
+//! Properties of a container in a source, with names of a length that every row and series may have.
 
 use super::{Pod, Runtime};
 use crate::untrusted::Untrusted;
 
-/// Bytes of a name that a runtime's file or a process has: those of Kubernetes are at most 253 long.
+/// Bytes of a name in a runtime's file or a process, at most: those of Kubernetes have at most 253.
 pub(super) const NAME_BYTES_MAX: usize = 256;
 /// Bytes of the name of an image, with its registry, tag and digest.
 const IMAGE_BYTES_MAX: usize = 512;
-/// Bytes of a cgroup's path that the kernel takes (PATH_MAX).
+/// Bytes of a cgroup's path that the kernel accepts (PATH_MAX).
 pub(super) const PATH_BYTES_MAX: usize = 4096;
 
-/// What a source knows of a container.
+/// Properties of a container in a source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Known {
     pub(super) runtime: Option<Runtime>,
@@ -18,12 +18,12 @@ pub(super) struct Known {
     pub(super) image: Option<Untrusted>,
     pub(super) pod: Pod,
     pub(super) is_infrastructure: bool,
-    /// Its cgroup, where the path does not say whose that is.
+    /// Cgroup of the container, where its path does not contain the id.
     pub(super) cgroup: Option<Untrusted>,
 }
 
 impl Known {
-    /// The same with names of a length that every row and series may have.
+    /// Returns the same with names of a length that every row and series may have.
     pub(super) fn bounded(self) -> Self {
         let name = |name: Option<Untrusted>| name.map(|name| name.bounded(NAME_BYTES_MAX));
         let Pod { name: pod, namespace, uid } = self.pod;
@@ -36,7 +36,7 @@ impl Known {
         }
     }
 
-    /// Adds what another source knows, which is asked only for what is not known yet.
+    /// Adds the properties of another source where they are missing.
     pub(super) fn add(&mut self, other: Self) {
         fn first<T>(known: &mut Option<T>, other: Option<T>) {
             if known.is_none() {

@@ -1,6 +1,6 @@
-//! Containers: which cgroup is whose, and what it is called. Ids come from the paths of cgroups; names from files that runtimes and kubelet
-//! keep, the cheapest and least sensitive first, and never from a socket. Of files that hold a container's environment only the named
-//! fields are read.
+//! Containers: owner and name of each cgroup. Ids come from the paths of cgroups. Names come from files that
+//! runtimes and kubelet keep, the cheapest and least sensitive first, and never from a socket. Of files that
+//! hold a container's environment only the named fields are read.
 
 mod claims;
 mod conmon;
@@ -42,7 +42,7 @@ pub use self::{
 use crate::{named::named, untrusted::Untrusted};
 
 named! {
-    /// Who runs a container.
+    /// Runtime of a container.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
     #[serde(rename_all = "kebab-case")]
     pub enum Runtime {
@@ -60,44 +60,44 @@ named! {
 /// A pod of Kubernetes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Pod {
-    /// Its name.
+    /// Name of the pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<Untrusted>,
-    /// Its namespace.
+    /// Namespace of the pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<Untrusted>,
-    /// Its uid.
+    /// Uid of the pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<Untrusted>,
 }
 
-/// A container.
+/// A container of a runtime.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Container {
-    /// Who runs it; `None` if nothing tells.
+    /// Runtime of the container. `None` if no source names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime: Option<Runtime>,
-    /// Its id, as the runtime gives it; of some its name.
+    /// Id of the container, as the runtime gives it. Some runtimes give a name.
     pub id: Untrusted,
-    /// Its name.
+    /// Name of the container.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<Untrusted>,
-    /// Its image.
+    /// Image of the container.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<Untrusted>,
-    /// Does it only hold a pod's namespaces, or watch another one?
+    /// The container only holds a pod's namespaces, or watches another container.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_infrastructure: bool,
 }
 
-/// How long command lines of conmon are waited for where counting has not begun.
+/// Longest wait for command lines of conmon, where counting has not begun.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Digits of an id that stand for a container.
+/// Digits of a short container id.
 const SHORT_ID_DIGITS: usize = 12;
 
 impl Container {
-    /// What stands before its name where that is typed (`--cgroup docker:NAME`).
+    /// Returns the prefix of a container's name on the command line (`--cgroup docker:NAME`).
     #[must_use]
     pub const fn prefix(&self) -> &'static str {
         match self.runtime {
@@ -108,48 +108,50 @@ impl Container {
         }
     }
 
-    /// The beginning of its id, which tells it from others.
+    /// Returns the short id: the first digits, which distinguish the container from others.
     #[must_use]
     pub fn short_id(&self) -> String {
         self.id.terminal().chars().take(SHORT_ID_DIGITS).collect()
     }
 }
 
-/// Whose a cgroup is, as far as that is known. Two cgroups with one are not the same.
+/// Owner of a cgroup, as far as it is known. Different cgroups may have equal identities.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Identity {
-    /// The container that it is of.
+    /// Container that the cgroup belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container: Option<Container>,
-    /// The rest of its path, if it is below the container's own cgroup.
+    /// Rest of the cgroup's path, if it is below the container's own cgroup.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inside: Option<Untrusted>,
-    /// The pod.
+    /// Pod that the cgroup belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<Pod>,
-    /// The innermost unit of systemd.
+    /// Innermost systemd unit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<Untrusted>,
-    /// Slurm's job, and the step if it is of one.
+    /// Slurm job, and the step if the cgroup belongs to one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<(Untrusted, Option<Untrusted>)>,
-    /// Which of the cgroups that had its name one after the other it is of, from 1; 0 where that was not asked. In a report alone.
+    /// Number, from 1, among the successive cgroups of this name. 0 where it was not requested. Set in a
+    /// report only.
     #[serde(skip)]
     pub generation: u32,
 }
 
-/// What [`Identity::columns`] has.
+/// Names of the [`Identity::columns`].
 pub const COLUMNS: [&str; 5] = ["container", "namespace", "pod", "systemd_unit", "job"];
 
 impl Identity {
-    /// Is nothing known?
+    /// Returns whether nothing is known.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// What people call it: `shop/web-7f9c/nginx` of a pod's container, `web` of another, `web:/init.scope` of what is inside; `None` where
-    /// only its unit is known, which its path says as well.
+    /// Returns the display name: `shop/web-7f9c/nginx` of a pod's container, `web` of another,
+    /// `web:/init.scope` of a cgroup inside it. Returns `None` where only the unit is known, which the path
+    /// contains as well.
     #[must_use]
     pub fn in_words(&self) -> Option<String> {
         let words = |name: &Untrusted| name.terminal().into_owned();
@@ -170,7 +172,7 @@ impl Identity {
         Some(called + &inside)
     }
 
-    /// Every name that it goes by: what people call it, its container's, its pod's and its unit's.
+    /// Returns every name of the cgroup: its display name, its container's, its pod's and its unit's.
     pub fn names(&self) -> impl Iterator<Item = Untrusted> + '_ {
         let container = self.container.as_ref().and_then(|container| container.name.clone());
         let pod = self.pod.as_ref().and_then(|pod| pod.name.clone());
@@ -178,7 +180,7 @@ impl Identity {
         called.into_iter().chain(container).chain(pod).chain(self.unit.clone())
     }
 
-    /// Slurm's job as it is typed: `JOB`, or `JOB.STEP`.
+    /// Returns the Slurm job as typed on the command line: `JOB`, or `JOB.STEP`.
     #[must_use]
     pub fn job_name(&self) -> Option<String> {
         let (job, step) = self.job.as_ref()?;
@@ -186,7 +188,8 @@ impl Identity {
         Some(format!("{}{step}", job.terminal()))
     }
 
-    /// What tables have of it, as far as it is known: a container's name, a pod's namespace and name, a unit, a job.
+    /// Returns the table columns, as far as they are known: a container's name, a pod's namespace and name, a
+    /// unit, a job.
     #[must_use]
     pub fn columns(&self) -> [Option<&Untrusted>; COLUMNS.len()] {
         let pod = self.pod.as_ref();
@@ -199,7 +202,8 @@ impl Identity {
         ]
     }
 
-    /// Is it a container whose name is not known yet? What holds a pod's namespaces has none.
+    /// Returns whether this is a container without a known name. A container that holds a pod's namespaces
+    /// has none.
     #[must_use]
     pub fn lacks_a_name(&self) -> bool {
         self.container
@@ -208,46 +212,47 @@ impl Identity {
     }
 }
 
-/// Names of containers, as files had them when they were read.
+/// Names of containers, as read from files.
 #[derive(Clone, Debug, Default)]
 pub struct Containers {
     by_id: BTreeMap<String, Known>,
-    /// Ids by cgroup, where its path does not have it.
+    /// Ids by cgroup, where the path does not contain the id.
     by_cgroup: BTreeMap<Untrusted, String>,
-    /// What conmon's command lines say: by the container's id, each with who says it.
+    /// Names from conmon's command lines, by container id, each with its source.
     by_monitor: BTreeMap<String, Vec<Named>>,
-    /// Where cgroups may be mounted.
+    /// Mount points of cgroups to look in.
     mounts: Vec<PathBuf>,
-    /// Pods by their uid: what names one container of a pod names them all.
+    /// Pods by uid. The pod of one named container applies to all containers of that pod.
     pods: BTreeMap<String, Pod>,
-    /// Sources that may not be read, and what would help.
+    /// Sources that may not be read, each with its remedy.
     unread: BTreeSet<String>,
 }
 
-/// What a source finds: containers by id, or why it cannot be read.
+/// Result of a source: containers by id, or the reason why it cannot be read.
 type Found = Result<Vec<(String, Known)>, String>;
 
 impl Containers {
-    /// Reads the files that runtimes keep below `root` (`/` for this host). What may not be read is told by [`Containers::unread`].
+    /// Reads the files that runtimes keep below `root` (`/` for this host). [`Containers::unread`] returns
+    /// the sources that may not be read.
     #[must_use]
     pub fn read(root: &Path) -> Self {
         let mounts = MOUNTS.iter().map(|mount| root.join(mount)).collect();
         let mut containers = Self { mounts, ..Self::default() };
-        // Whoever comes first is believed: what everybody may read before what needs rights.
+        // The first source wins: world-readable files come before those that need privileges.
         [kubelet::read, podman::read, docker::read, oci::read]
             .into_iter()
             .for_each(|source| containers.take(source(root)));
         containers
     }
 
-    /// Reads the same, and the command lines of conmon, which have names that no file has. A process that does not answer is waited for
-    /// at most so long, once.
+    /// Reads the same files, and the command lines of conmon, which contain names that no file has. A process
+    /// that does not respond is waited for up to `PATIENCE`, once.
     #[must_use]
     pub fn read_with_processes(root: &Path) -> Self {
         Self::read_beside(root, &Monitors::new(root), PATIENCE)
     }
 
-    /// The same with what is read beside, which is waited for at most so long.
+    /// Reads the same files, and takes the names that `monitors` reads, waiting for them up to `patience`.
     #[must_use]
     pub fn read_beside(root: &Path, monitors: &Monitors, patience: Duration) -> Self {
         let mut containers = Self::read(root);
@@ -265,7 +270,7 @@ impl Containers {
     }
 
     fn add(&mut self, id: String, known: Known) {
-        // No cgroup is called by an id that is longer than a component of a path.
+        // A cgroup's name cannot contain an id that is longer than a path component.
         if id.len() > NAME_BYTES_MAX {
             return;
         }
@@ -283,13 +288,13 @@ impl Containers {
         self.by_id.entry(id).or_default().add(known);
     }
 
-    /// Sources that may not be read, each with what would help.
+    /// Returns the sources that may not be read, each with its remedy.
     pub fn unread(&self) -> impl Iterator<Item = &str> {
         self.unread.iter().map(String::as_str)
     }
 
-    /// A container of these runtimes (of any, where there is none) that files name though no cgroup is its, by its name or the beginning of its
-    /// id: as it is typed.
+    /// Returns a container that files name but that has no cgroup, as typed on the command line. It is
+    /// matched by its name or the beginning of its id, among these runtimes (any, if the list is empty).
     fn without_cgroup(&self, name: &str, runtimes: &[Runtime]) -> Option<String> {
         let is_it = |(id, known): &(&String, &Known)| {
             let is_of =
@@ -304,13 +309,13 @@ impl Containers {
         Some(format!("{}:{}", container.prefix(), name.unwrap_or_else(|| container.short_id())))
     }
 
-    /// Whose the cgroup at `path` is.
+    /// Returns the identity of the cgroup at `path`.
     #[must_use]
     pub fn identity(&self, path: &Untrusted) -> Identity {
         let mut place = Place::of(path);
         let maker = self.maker(path, &place);
         if maker != ROOT {
-            // Of what runtimes and schedulers of the system made, none is below a cgroup of a user.
+            // Nothing that system runtimes and schedulers create lies below a user's cgroup.
             (place.pod_uid, place.job) = (None, None);
             place.container = place.container.filter(|found| self.is_of_user(found));
         }

@@ -1,7 +1,8 @@
-//! Reads command lines of `conmon` in a process that may be left behind: reading one waits for the memory map of its process, which a process can hold for
-//! ever. No thread of the collector waits for that. Each command line is read once, those of every user in turn, and a user whose processes
-//! do not answer loses their names alone. The lists of podman that they name are read at each look, as a rename changes them; one that does not
-//! answer is not read again.
+//! Reader of `conmon` command lines, in a process that may be left behind. Reading one waits for the memory
+//! map of its process, which a process can hold for ever. No thread of the collector waits for that. Each
+//! command line is read once, users in turn. If a user's processes do not respond, only their names are lost.
+//! The lists of podman that the command lines name are read at each look, as a rename changes them. A list
+//! that does not respond is not read again.
 
 #[cfg(test)]
 mod tests;
@@ -40,55 +41,56 @@ use crate::machine::{
     stat::after_name,
 };
 
-/// The hidden subcommand.
+/// Name of the hidden subcommand.
 pub const SUBCOMMAND: &str = "__monitors";
 
-/// How long a process may be blocked in one command line. Time in which it waits for a CPU does not count.
+/// Longest time that a process may be blocked in one command line. Time in which it waits for a CPU does not
+/// count.
 const PATIENCE: Duration = Duration::from_millis(300);
-/// How long one is waited for that gets no CPU.
+/// Longest wait for a process that gets no CPU.
 const WALL: Duration = Duration::from_secs(10);
-/// Processes that may be left behind for one user, and in all.
+/// Processes that may be left behind for one user, and in total.
 const LEFT_BEHIND_EACH: usize = 2;
 const LEFT_BEHIND_MAX: usize = 32;
-/// Processes called `conmon` that are read.
+/// Processes named `conmon` that are read, at most.
 const MONITORS_MAX: usize = 16_384;
-/// Lists of podman's that are read: root has one, and another for each `--root`.
+/// Lists of podman that are read, at most: root has one, and another for each `--root`.
 const LISTS_MAX: usize = 64;
 
-/// A process that is called `conmon`, in one of its lives.
+/// A process named `conmon`, identified by its start time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 struct Monitor {
     user: u32,
     pid: u32,
-    /// When it began, in ticks.
+    /// Start time in ticks.
     begun: u64,
 }
 
-/// What is to be read: neither those that were, nor those that do not answer.
+/// Request to read command lines, without those that were read and those that do not respond.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Question {
     read: BTreeSet<Monitor>,
     users_left_out: BTreeSet<u32>,
-    /// Lists of monitors that were read, and those that do not answer.
+    /// Lists of monitors that were read, and those that do not respond.
     lists: BTreeSet<PathBuf>,
     lists_left_out: BTreeSet<PathBuf>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 enum Line {
-    /// Those that are there, and that are not left out.
+    /// Processes that exist.
     There(BTreeSet<Monitor>),
-    /// This one is read now.
+    /// Process whose command line is read next.
     Reading(Monitor),
-    /// What it says, if that is something.
+    /// Contents of the command line, if there is a name.
     Read(Monitor, Option<Named>),
-    /// This list is read now.
+    /// List that is read next.
     ReadingList(PathBuf),
     List(PathBuf, Names),
     Done,
 }
 
-/// Answers until the collector is gone.
+/// Serves requests until the collector exits.
 ///
 /// # Errors
 ///
@@ -96,7 +98,7 @@ enum Line {
 pub fn serve() -> io::Result<()> {
     let _ = set_name(c"pmbpf-monitors");
     set_parent_process_death_signal(Some(Signal::KILL))?;
-    // Where /proc hides the processes of others (`hidepid`).
+    // Needed where /proc hides the processes of others (`hidepid`).
     keep_only(CapabilitySet::SYS_PTRACE);
     let standard_input: OwnedFd = io::stdin().as_fd().try_clone_to_owned()?;
     let mut stream = UnixStream::from(standard_input);
@@ -120,7 +122,9 @@ fn answer(root: &Path, question: &Question, say: &mut dyn FnMut(Line) -> io::Res
     let mut lists = question.lists.clone();
     for monitor in in_turns(new.copied()) {
         say(Line::Reading(monitor))?;
-        let named = conmon::read(root, monitor.pid, monitor.user);
+        let process = root.join("proc").join(monitor.pid.to_string());
+        // The number of a process that has ended may be that of another user's by now.
+        let named = conmon::read(root, monitor.pid, monitor.user).filter(|_| is_still(monitor, &process));
         lists.extend(named.as_ref().and_then(|named| named.list.clone()));
         say(Line::Read(monitor, named))?;
     }
@@ -131,7 +135,7 @@ fn answer(root: &Path, question: &Question, say: &mut dyn FnMut(Line) -> io::Res
     say(Line::Done)
 }
 
-/// The first of each user, then the second of each.
+/// Returns the first process of each user, then the second of each, and so on.
 fn in_turns(all: impl Iterator<Item = Monitor>) -> Vec<Monitor> {
     let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
     let with_turn = all.map(|monitor| {
@@ -144,23 +148,32 @@ fn in_turns(all: impl Iterator<Item = Monitor>) -> Vec<Monitor> {
     all.into_iter().map(|(_, monitor)| monitor).collect()
 }
 
-/// Processes that are called `conmon`. None of what is read here waits for a process.
+/// Returns the processes named `conmon`. Nothing that is read here waits for a process.
 fn monitors(root: &Path) -> BTreeSet<Monitor> {
     let entries = fs::read_dir(root.join("proc")).into_iter().flatten().flatten();
     let found = entries.filter_map(|entry| {
         let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
-        let comm = fs::read(entry.path().join("comm")).ok()?;
-        if comm.trim_ascii_end() != b"conmon" {
-            return None;
-        }
-        let stat = fs::read(entry.path().join("stat")).unwrap_or_default();
-        let begun = after_name(&stat).and_then(|mut fields| fields.nth(19)?.parse().ok()).unwrap_or(0);
-        Some(Monitor { user: conmon::user(&entry.path()), pid, begun })
+        monitor(pid, &entry.path())
     });
     found.take(MONITORS_MAX).collect()
 }
 
-/// What command lines of `conmon` say, read beside.
+/// Returns the process with this folder in /proc if its name is `conmon`.
+fn monitor(pid: u32, process: &Path) -> Option<Monitor> {
+    let comm = fs::read(process.join("comm")).ok()?;
+    if comm.trim_ascii_end() != b"conmon" {
+        return None;
+    }
+    let stat = fs::read(process.join("stat")).ok()?;
+    let begun = after_name(&stat).and_then(|mut fields| fields.nth(19)?.parse().ok())?;
+    Some(Monitor { user: conmon::user(process)?, pid, begun })
+}
+
+fn is_still(before: Monitor, process: &Path) -> bool {
+    monitor(before.pid, process) == Some(before)
+}
+
+/// Contents of `conmon` command lines, read by another process.
 #[derive(Clone, Debug)]
 pub struct Monitors {
     root: PathBuf,
@@ -177,16 +190,16 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Found {
     by_monitor: BTreeMap<Monitor, Option<Named>>,
-    /// What lists of podman's have, and those that do not answer.
+    /// Contents of podman's lists, and the lists that do not respond.
     by_list: BTreeMap<PathBuf, Names>,
     lists_left_out: BTreeSet<PathBuf>,
-    /// Looks that were asked for, and that are over.
+    /// Looks that were requested, and that are done.
     asked: u64,
     over: u64,
 }
 
 impl Found {
-    /// Takes what a line has.
+    /// Adds the contents of a line.
     fn take(&mut self, line: Line) {
         match line {
             Line::There(there) => self.by_monitor.retain(|monitor, _| there.contains(monitor)),
@@ -196,20 +209,21 @@ impl Found {
         }
     }
 
-    /// What all of them say.
+    /// Returns the names from all command lines.
     fn named(&self) -> Vec<Named> {
         self.by_monitor.values().flatten().map(|named| named.renamed(&self.by_list)).collect()
     }
 
-    /// The lists that they name.
+    /// Returns the lists that the command lines name.
     fn lists(&self) -> BTreeSet<PathBuf> {
         self.by_monitor.values().flatten().filter_map(|named| named.list.clone()).collect()
     }
 }
 
 impl Monitors {
-    /// Of the processes below `root`. A thread of its own waits for the process that reads those of this host, which is started at the first
-    /// look. To be made before system calls are refused.
+    /// Returns a reader of the processes below `root`. A separate thread waits for the process that reads
+    /// those of this host, which is started at the first look. Must be called before the system call filter
+    /// is installed.
     #[must_use]
     pub fn new(root: &Path) -> Self {
         let shared = Arc::<Shared>::default();
@@ -223,7 +237,8 @@ impl Monitors {
         Self { root: root.to_owned(), asks, shared }
     }
 
-    /// What is known, after another look that is waited for at most so long. One that takes longer is waited for no more.
+    /// Returns the known names, after another look that is awaited up to `patience`. A look that takes longer
+    /// is not awaited any further.
     #[must_use]
     pub(super) fn look(&self, patience: Duration) -> Vec<Named> {
         let Some(asks) = &self.asks else {
@@ -246,11 +261,11 @@ impl Monitors {
     }
 }
 
-/// The thread's.
+/// State of the thread.
 #[derive(Debug, Default)]
 struct Worker {
     running: Option<Running>,
-    /// Each with the user for whom it was reading.
+    /// Processes left behind, each with the user whose data it was reading.
     left_behind: Vec<(Child, u32)>,
 }
 
@@ -264,7 +279,7 @@ impl Worker {
     fn serve(mut self, asked: &Receiver<()>, shared: &Shared) {
         keep_only(CapabilitySet::SYS_PTRACE);
         for () in asked {
-            // Each round reads what is left, but for one that does not answer.
+            // Each round reads what is left, except for a process that does not respond.
             while self.round(shared).is_err() {}
             shared.found.lock().unwrap_or_else(PoisonError::into_inner).over += 1;
             shared.over.notify_all();
@@ -277,7 +292,7 @@ impl Worker {
         self.left_behind.iter_mut().for_each(|(process, _)| drop(process.try_wait()));
     }
 
-    /// An error is a process that was left behind: there is more to be read.
+    /// Runs a round. An error means that a process was left behind, and that there is more to read.
     fn round(&mut self, shared: &Shared) -> Result<(), ()> {
         self.left_behind.retain_mut(|(process, _)| matches!(process.try_wait(), Ok(None)));
         if self.running.is_none() {
@@ -295,7 +310,7 @@ impl Worker {
         }
         let Some(Running { mut process, .. }) = self.running.take() else { return Ok(()) };
         let _ = process.kill();
-        // It is not read again.
+        // This entry is not read again.
         let mut found = shared.found.lock().unwrap_or_else(PoisonError::into_inner);
         let user = match reading {
             Some(Line::Reading(monitor)) => {
@@ -342,7 +357,7 @@ impl Running {
         Ok(Self { process, lines: BufReader::new(stream) })
     }
 
-    /// Gives every line of the answer to `take`.
+    /// Sends a request, and passes every line of the answer to `take`.
     fn ask(&mut self, question: &Question, take: &mut dyn FnMut(Line)) -> io::Result<()> {
         let mut text = serde_json::to_vec(question)?;
         text.push(b'\n');

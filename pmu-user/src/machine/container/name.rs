@@ -1,4 +1,4 @@
-//! Names and what they mean: kinds of typed names, and which cgroup, with whose it is, has one.
+//! Names of cgroups: kinds of typed names, and the cgroups that match, with their identities.
 
 use std::fmt::Display;
 
@@ -9,14 +9,14 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// Digits of an id that a bare name has at least.
+/// Least number of id digits in a bare name.
 const ID_DIGITS_MIN: usize = SHORT_ID_DIGITS;
-/// What a typed name is of.
+/// Kind of a typed name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Path,
     Unit,
-    /// A container of one of these.
+    /// A container of one of these runtimes.
     Container(&'static [Runtime]),
     Pod,
     Job,
@@ -37,30 +37,30 @@ const KINDS: [(&str, Kind); 10] = [
     ("pid", Kind::Process),
 ];
 
-/// A cgroup with whose it is.
+/// A cgroup with its identity.
 pub(super) struct Candidate {
     pub(super) cgroup: Cgroup,
     pub(super) identity: Identity,
 }
 
-/// Something that a name means.
+/// A match of a name.
 pub(super) struct Hit<'a> {
     pub(super) cgroup: &'a Cgroup,
-    /// What it is, and how it is named without doubt.
+    /// Class of the match, and its unambiguous name.
     pub(super) class: &'static str,
     pub(super) spec: String,
-    /// The name that means the next one like it, whose cgroup has another path.
+    /// Name that also matches the next cgroup of its kind, with another path.
     pub(super) next: Option<String>,
 }
 
-/// A name's kind, and what follows it, where it has one.
+/// Returns the kind of a name and the part after the prefix, if it has one.
 pub(super) fn typed(spec: &str) -> Option<(Kind, &str)> {
     let (prefix, name) = spec.split_once(':')?;
     let (_, kind) = KINDS.iter().find(|(known, _)| *known == prefix)?;
     Some((*kind, name))
 }
 
-/// Does a name stand for others, too?
+/// Returns whether a name contains a pattern.
 pub(super) fn has_pattern(spec: &str) -> bool {
     spec.contains(['*', '?'])
 }
@@ -69,12 +69,12 @@ pub(super) fn absolute(path: &str) -> String {
     if path.starts_with('/') { path.to_owned() } else { format!("/{path}") }
 }
 
-/// Is `name` the same as the pattern's, in which `*` and `?` stand for others?
+/// Returns whether `name` matches the pattern, in which `*` and `?` are wildcards.
 fn matches(pattern: &str, name: &Untrusted) -> bool {
     glob(pattern.as_bytes(), name.as_bytes())
 }
 
-/// Does the pattern say what a unit is called, with or without what kind of unit it is?
+/// Returns whether the pattern matches the name of a unit, with or without the suffix of its type.
 fn is_unit(pattern: &str, unit: &Untrusted) -> bool {
     let name = unit.as_bytes();
     let without = UNITS.iter().find_map(|kind| name.strip_suffix(kind.as_bytes()));
@@ -86,13 +86,13 @@ impl Candidate {
         Hit { cgroup: &self.cgroup, class, spec, next: None }
     }
 
-    /// The last part of its path.
+    /// Returns the last part of the cgroup's path.
     fn last(&self) -> Untrusted {
         Untrusted::new(self.cgroup.path.as_bytes().rsplit(|&byte| byte == b'/').next().unwrap_or_default())
     }
 
-    /// The name that `--cgroup` takes beside its path: of the container, pod, unit or job that has it as its own cgroup; and a container's by
-    /// its id.
+    /// Returns the name that `--cgroup` takes as an alternative to its path: that of the container, pod, unit
+    /// or job with this cgroup. For a container the second is its name by id.
     pub(super) fn name(&self) -> Option<(String, Option<String>)> {
         let identity = &self.identity;
         if identity.inside.is_some() {
@@ -110,7 +110,7 @@ impl Candidate {
         Some((hit.spec, None))
     }
 
-    /// Whether the id of its container begins so.
+    /// Returns whether the id of its container begins with this.
     pub(super) fn has_id(&self, beginning: &str) -> bool {
         let container = self.identity.container.as_ref();
         container.is_some_and(|container| container.id.as_bytes().starts_with(beginning.as_bytes()))
@@ -140,7 +140,7 @@ impl Candidate {
         Some(Hit { next, ..self.hit("container", named(&container.short_id())) })
     }
 
-    /// `NAMESPACE/POD` or `NAMESPACE/POD/CONTAINER`; `bare`: without the namespace.
+    /// Matches `NAMESPACE/POD` or `NAMESPACE/POD/CONTAINER`. `bare`: without the namespace.
     fn pod(&self, pattern: &str, bare: bool) -> Option<Hit<'_>> {
         let pod = self.identity.pod.as_ref()?;
         let (name, namespace) = (pod.name.as_ref()?, pod.namespace.as_ref()?);
@@ -166,7 +166,7 @@ impl Candidate {
         Some(Hit { next: Some(spec.clone()), ..self.hit(class, spec) })
     }
 
-    /// `JOB` or `JOB.STEP`.
+    /// Matches `JOB` or `JOB.STEP`.
     fn job(&self, pattern: &str) -> Option<Hit<'_>> {
         let name = self.identity.job_name()?;
         glob(pattern.as_bytes(), name.as_bytes()).then(|| self.hit("job", format!("slurm:{name}")))
@@ -184,7 +184,7 @@ pub(super) fn typed_hit<'a>(one: &'a Candidate, kind: Kind, name: &str) -> Optio
     }
 }
 
-/// What a bare name means: it is nobody's pattern.
+/// Returns the match of a bare name, which must not be a pattern.
 pub(super) fn bare_hit<'a>(one: &'a Candidate, name: &str) -> Option<Hit<'a>> {
     if has_pattern(name) {
         return None;

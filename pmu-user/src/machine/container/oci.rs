@@ -1,4 +1,5 @@
-//! Annotations of OCI bundles, which containerd and CRI-O write for each container of Kubernetes; and the cgroups of those that `ctr` starts.
+//! Annotations of OCI bundles, which containerd and CRI-O write for each container of Kubernetes, and the
+//! cgroups of containers that `ctr` starts.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -7,7 +8,8 @@ use serde::Deserialize;
 use super::{Found, Known, Pod, Runtime, file};
 use crate::untrusted::Untrusted;
 
-/// Of a bundle's `config.json` (OCI runtime specification, "Configuration"). Nothing of its environment is kept.
+/// Fields of a bundle's `config.json` (OCI runtime specification, "Configuration"). Nothing of its
+/// environment is kept.
 #[derive(Deserialize)]
 struct Bundle {
     #[serde(default)]
@@ -21,14 +23,15 @@ struct Linux {
     cgroups_path: Option<Untrusted>,
 }
 
-/// Folders of containerd's bundles: its own, k3s's and microk8s's. Below are namespaces, and below those ids.
+/// Folders of containerd's bundles: its own, k3s's and microk8s's. They contain namespaces, and those contain
+/// ids.
 const CONTAINERD: [&str; 3] = [
     "run/containerd/io.containerd.runtime.v2.task",
     "run/k3s/containerd/io.containerd.runtime.v2.task",
     "var/snap/microk8s/common/run/containerd/io.containerd.runtime.v2.task",
 ];
 
-/// Names that containerd's CRI plugin gives (containerd, pkg/cri/annotations).
+/// Annotation names of containerd's CRI plugin (containerd, pkg/cri/annotations).
 const CRI: Names = Names {
     kind: "io.kubernetes.cri.container-type",
     container: "io.kubernetes.cri.container-name",
@@ -38,7 +41,7 @@ const CRI: Names = Names {
     uid: "io.kubernetes.cri.sandbox-uid",
 };
 
-/// Names that CRI-O and kubelet give (CRI-O, pkg/annotations).
+/// Annotation names of CRI-O and kubelet (CRI-O, pkg/annotations).
 const CRI_O: Names = Names {
     kind: "io.kubernetes.cri-o.ContainerType",
     container: "io.kubernetes.container.name",
@@ -57,12 +60,12 @@ struct Names {
     uid: &'static str,
 }
 
-/// Containers of containerd and of CRI-O.
+/// Reads the containers of containerd and of CRI-O.
 pub(super) fn read(root: &Path) -> Found {
     let mut found = Vec::new();
     for folder in CONTAINERD {
         for (namespace, folder) in file::folders(&root.join(folder))? {
-            // Docker's own are there without a name.
+            // Docker's containers are there without a name.
             if namespace == "moby" {
                 continue;
             }
@@ -76,7 +79,7 @@ pub(super) fn read(root: &Path) -> Found {
         let Some(bundle): Option<Bundle> = file::json(&folder.join("userdata/config.json"))? else {
             continue;
         };
-        // Podman sets some of CRI-O's names, too; who manages the container says which it is.
+        // Podman sets some of CRI-O's names, too. The manager of the container distinguishes the two.
         let manager = bundle.annotations.get("io.container.manager").map(Untrusted::as_bytes);
         if manager == Some(b"cri-o") {
             let known = CRI_O.of(&bundle.annotations);
@@ -90,7 +93,7 @@ fn of_containerd(id: &str, bundle: Bundle) -> Known {
     let mut known = CRI.of(&bundle.annotations);
     known.runtime = Some(Runtime::Containerd);
     if known.pod == Pod::default() && !known.is_infrastructure {
-        // What `ctr` starts is called by its id, and so is its cgroup.
+        // A container that `ctr` starts has its id as name, and so has its cgroup.
         let path = bundle.linux.and_then(|linux| linux.cgroups_path);
         known.cgroup = path.filter(|path| path.as_bytes().starts_with(b"/"));
         known.name.get_or_insert_with(|| Untrusted::from(id));

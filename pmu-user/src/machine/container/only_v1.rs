@@ -1,5 +1,5 @@
-//! Containers whose cgroups are of version 1 alone, as old runtimes make them where both versions are mounted: programs in the kernel ask
-//! for a task's cgroup of version 2, and all of theirs is the root.
+//! Containers with version 1 cgroups alone, as old runtimes make them where both versions are mounted. BPF
+//! programs read a task's version 2 cgroup, which for all of these is the root.
 
 use std::{fs, path::Path};
 
@@ -12,10 +12,11 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// Processes that an error lists.
+/// Processes that an error lists, at most.
 const LISTED_MAX: usize = 20;
 
-/// The error that tells of the container that a name means there, and of its processes; `None` if it means none.
+/// Returns the error that reports the container that a name matches there, and its processes. Returns `None`
+/// if there is no match.
 pub(super) fn find(
     spec: &str,
     kind: Option<(Kind, &str)>,
@@ -38,7 +39,8 @@ pub(super) fn find(
     Some(ResolveError::OnlyV1(spec.to_owned(), path, listed.join(",")))
 }
 
-/// The hierarchy and the path of a line of `/proc/PID/cgroup` (cgroups(7)), if its cgroup is the container that the name means.
+/// Returns the hierarchy and the path of a line of `/proc/PID/cgroup` (cgroups(7)), if its cgroup is the
+/// container that the name matches.
 fn of_line(spec: &str, kind: Option<(Kind, &str)>, containers: &Containers, line: &[u8]) -> Option<String> {
     let mut parts = line.splitn(3, |&byte| byte == b':');
     let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);

@@ -1,7 +1,8 @@
-//! What the path of a cgroup says of its container, pod, unit and job, by what runtimes call their cgroups. Nothing is read.
+//! Container, pod, unit and job of a cgroup, from its path alone, by the naming schemes of runtimes. No file
+//! is read.
 //!
-//! Components are looked at from the right, so that a container in a container is itself, and what a container makes below its cgroup
-//! belongs to it.
+//! Components are examined from the right. A container in a container is separate, and a cgroup that a
+//! container makes below its own belongs to it.
 
 #[cfg(test)]
 mod tests;
@@ -12,36 +13,36 @@ use crate::untrusted::Untrusted;
 /// Digits of the id of an OCI container.
 const ID_DIGITS: usize = 64;
 
-/// What a path says.
+/// Contents of a path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// The innermost container that it is of.
+    /// Innermost container that the cgroup belongs to.
     pub(crate) container: Option<ById>,
-    /// What Kubernetes calls its pod: the uid, with `-`.
+    /// Uid of its pod in Kubernetes, with `-`.
     pub(crate) pod_uid: Option<String>,
-    /// The innermost service or scope of systemd, or the slice that it is itself.
+    /// Innermost systemd service or scope, or the slice itself.
     pub(crate) unit: Option<Untrusted>,
-    /// Slurm's job, and the step if it is of one.
+    /// Slurm job, and the step if the cgroup belongs to one.
     pub(crate) job: Option<(String, Option<String>)>,
 }
 
 /// A container, by its id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ById {
-    /// Who runs it; `None` if the path does not tell.
+    /// Runtime of the container. `None` if the path does not contain it.
     pub(crate) runtime: Option<Runtime>,
-    /// Its id, as the runtime gives it; of some its name.
+    /// Id of the container, as the runtime gives it. Some runtimes give a name.
     pub(crate) id: String,
-    /// Its name, where the path has it.
+    /// Name of the container, where the path contains it.
     pub(crate) name: Option<Untrusted>,
-    /// Does it watch a container, and is none itself?
+    /// The cgroup only watches a container.
     pub(crate) watches: bool,
-    /// Where the container's own path ends in the path, in bytes.
+    /// End of the container's own path within the path, in bytes.
     pub(crate) end: usize,
 }
 
 impl Place {
-    /// What the path of a cgroup says.
+    /// Parses the path of a cgroup.
     pub(crate) fn of(path: &Untrusted) -> Self {
         let bytes = path.as_bytes();
         let components = components(bytes);
@@ -52,7 +53,7 @@ impl Place {
         let of_units = components.iter().enumerate().rev();
         let unit = of_units.clone().find_map(|(at, &(end, component))| {
             let is_last = at + 1 == components.len();
-            // A container's own first process has a scope of this name.
+            // A container's own init has a scope of this name.
             let is_inside = container.as_ref().is_some_and(|container| end > container.end);
             is_unit(component, is_last)
                 .then_some(component)
@@ -67,9 +68,9 @@ impl Place {
     }
 }
 
-/// The unit of the system's manager that a path is of, and where the unit's own path ends in it: the first service or scope below slices alone,
-/// or the slice that it is itself. Whoever has a cgroup of its own may call those below as units are called, a user's manager among
-/// them, so what is below is none.
+/// Returns the unit of the system manager that a path belongs to, and the end of the unit's own path. It is
+/// the first service or scope with only slices above, or the slice itself. A process with a delegated cgroup,
+/// such as a user manager, may name cgroups below like units, so those do not count.
 pub(crate) fn system_unit(path: &Untrusted) -> Option<(&str, usize)> {
     let components = components(path.as_bytes());
     let is_slice = |component: &str| component.ends_with(".slice");
@@ -81,8 +82,9 @@ pub(crate) fn system_unit(path: &Untrusted) -> Option<(&str, usize)> {
     (is_unit(component, is_last) && is_whole).then_some((component, end))
 }
 
-/// The cgroup that a path is of as a part of a host that its owner has for itself, and whether that is a container, a pod or a user's slice, all of
-/// which is one owner's; else it is a unit of the system's manager. The outermost one: what is below it, its owner made.
+/// Returns the cgroup of the tenant that a path belongs to, and whether that has one owner, as a container, a
+/// pod or a user's slice has. Otherwise it is a unit of the system manager. The outermost cgroup is taken:
+/// everything below it was made by its owner.
 pub(crate) fn tenant(path: &str) -> Option<(&str, bool)> {
     let components = components(path.as_bytes());
     let own = components.iter().enumerate().find_map(|(at, &(end, component))| {
@@ -99,7 +101,7 @@ pub(crate) fn tenant(path: &str) -> Option<(&str, bool)> {
     path.get(..end).map(|own| (own, false))
 }
 
-/// Components of a path, each with where it ends; those that are no UTF-8 are no runtime's.
+/// Returns the components of a path, each with its end. A component that is not UTF-8 is not a runtime's.
 fn components(path: &[u8]) -> Vec<(usize, &str)> {
     let mut end = 0;
     let each = path.split(|&byte| byte == b'/').map(|component| {
@@ -109,7 +111,7 @@ fn components(path: &[u8]) -> Vec<(usize, &str)> {
     each.filter(|(_, component)| !component.is_empty()).collect()
 }
 
-/// The container that a component is of, below another one.
+/// Returns the container of a component, which is below another one.
 fn container(component: &str, above: &str) -> Option<ById> {
     let found = |runtime: Option<Runtime>, id: &str| ById {
         runtime,
@@ -132,7 +134,7 @@ fn container(component: &str, above: &str) -> Option<ById> {
     }
     if is_id(component) {
         return match above {
-            // Podman's pods are called as containers are elsewhere.
+            // Podman's pods are named like containers of other runtimes.
             "libpod_parent" => None,
             "docker" => Some(found(Some(Runtime::Docker), component)),
             _ => Some(found(None, component)),
@@ -144,7 +146,8 @@ fn container(component: &str, above: &str) -> Option<ById> {
     named(component, above)
 }
 
-/// What stands before the id of a container, whose it is, and whether it only watches one. None is the begin of another.
+/// Prefixes of container ids, each with the runtime, and whether the cgroup only watches a container. No
+/// prefix is the beginning of another.
 const PREFIXES: [(&str, Runtime, bool); 8] = [
     ("docker-", Runtime::Docker, false),
     ("cri-containerd-", Runtime::Containerd, false),
@@ -156,7 +159,7 @@ const PREFIXES: [(&str, Runtime, bool); 8] = [
     ("libpod-", Runtime::Podman, false),
 ];
 
-/// A container that is known by a name.
+/// Returns a container that is identified by a name.
 fn named(component: &str, above: &str) -> Option<ById> {
     let found = |runtime: Runtime, id: &str, name: &str, watches: bool| {
         let name = (!name.is_empty()).then(|| Untrusted::from(name));
@@ -172,7 +175,7 @@ fn named(component: &str, above: &str) -> Option<ById> {
         && let Some(name) = component.strip_prefix("machine-").and_then(|name| name.strip_suffix(".scope"))
     {
         let name = unescaped(name);
-        // Virtual machines of libvirt are there, too.
+        // Virtual machines of libvirt are in this slice, too.
         return if name.starts_with("qemu-") { None } else { found(Runtime::Nspawn, &name, &name, false) };
     }
     for (prefix, watches) in [("lxc.payload.", false), ("lxc.monitor.", true)] {
@@ -187,7 +190,7 @@ fn named(component: &str, above: &str) -> Option<ById> {
     None
 }
 
-/// 64 hexadecimal digits.
+/// Returns whether the text is 64 hexadecimal digits.
 fn is_id(text: &str) -> bool {
     text.len() == ID_DIGITS && text.bytes().all(is_digit)
 }
@@ -196,7 +199,7 @@ const fn is_digit(byte: u8) -> bool {
     matches!(byte, b'0'..=b'9' | b'a'..=b'f')
 }
 
-/// 32 hexadecimal digits, `-` and a number.
+/// Returns whether the text is 32 hexadecimal digits, `-` and a number.
 fn is_of_ecs(component: &str) -> bool {
     let Some((task, number)) = component.split_once('-') else { return false };
     task.len() == 32
@@ -210,8 +213,8 @@ fn is_uuid(text: &str) -> bool {
     lengths.eq([8, 4, 4, 4, 12]) && text.bytes().all(|byte| byte == b'-' || is_digit(byte))
 }
 
-/// The uid of the pod that a component is of: `pod<uid>`, or a slice that ends so, in whose name `_` stands for `-`. Static pods have a uid
-/// without them.
+/// Returns the uid of the pod of a component: `pod<uid>`, or a slice with that ending, in whose name `_`
+/// stands for `-`. Static pods have a uid without them.
 fn pod_uid(component: &str) -> Option<String> {
     let name = component.split(':').next().unwrap_or(component);
     let name = name.strip_suffix(".slice").unwrap_or(name);
@@ -224,7 +227,8 @@ fn pod_uid(component: &str) -> Option<String> {
     (is_static || is_uuid(&uid)).then_some(uid)
 }
 
-/// Is a component a unit of systemd's, and none of a container, of a pod or of what only orders them? Slices are, where they are all.
+/// Returns whether a component is a systemd unit, and not that of a container or pod, or an intermediate
+/// slice. A slice counts as the last component only.
 fn is_unit(component: &str, is_last: bool) -> bool {
     let is = component.ends_with(".service")
         || component.ends_with(".scope")
@@ -234,7 +238,8 @@ fn is_unit(component: &str, is_last: bool) -> bool {
         && pod_uid(component).is_none()
 }
 
-/// `job_7/step_0` below `slurmstepd.scope`, with the node's name in it where several daemons run.
+/// Returns the Slurm job of the path: `job_7/step_0` below `slurmstepd.scope`, with the node's name in it
+/// where several daemons run.
 fn job(components: &[(usize, &str)]) -> Option<(String, Option<String>)> {
     let at = components.iter().position(|(_, name)| name.ends_with("slurmstepd.scope"))?;
     let below = &components[at + 1..];
@@ -242,7 +247,7 @@ fn job(components: &[(usize, &str)]) -> Option<(String, Option<String>)> {
     Some((part("job_")?, part("step_")))
 }
 
-/// A part of a unit's name, in which systemd writes other characters as `\x2d` (systemd.unit(5)).
+/// Decodes a part of a unit's name, in which systemd writes other characters as `\x2d` (systemd.unit(5)).
 fn unescaped(name: &str) -> String {
     let mut text = String::with_capacity(name.len());
     let mut rest = name;

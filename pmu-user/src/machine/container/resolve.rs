@@ -1,5 +1,5 @@
-//! Which cgroups are meant by `--cgroup SPEC`: a path, a unit, a container, a pod, a job, a process's; or a bare name, which is looked for
-//! among all of them. Never guesses.
+//! Resolution of `--cgroup SPEC` to cgroups: a path, a unit, a container, a pod, a job, or a process's. A
+//! bare name is searched for among all of them. The resolution never guesses.
 
 #[cfg(test)]
 mod tests;
@@ -17,17 +17,17 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// Meanings that an error lists.
+/// Matches that an error lists, at most.
 const LISTED_MAX: usize = 10;
-/// Names that an error offers for one that means nothing.
+/// Names that an error suggests for a name without a match.
 const NEAR_MAX: usize = 5;
 
-/// What a name means.
+/// Cgroups that a name stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meant {
-    /// Cgroups that are there now.
+    /// Cgroups that exist now.
     pub cgroups: Vec<Cgroup>,
-    /// Cgroups to come.
+    /// Name by which later cgroups are matched.
     pub next: Option<Follow>,
 }
 
@@ -37,12 +37,13 @@ impl Meant {
     }
 }
 
-/// The cgroups that `spec` means, of those that are there now; several only where it has a `*` or a `?`. Processes are below `root`, and
-/// `containers` is looked at only where no path says all.
+/// Returns the existing cgroups that `spec` matches, several only if it contains a `*` or a `?`. Processes
+/// are below `root`. `containers` is used only if no path decides.
 ///
 /// # Errors
 ///
-/// None is meant, or several without a pattern: the error lists them, each with the name that means it alone.
+/// No cgroup matches, or several do without a pattern: the error lists them, each with the name that matches
+/// it alone.
 pub fn resolve(
     spec: &str,
     layout: &Layout,
@@ -87,7 +88,7 @@ pub fn resolve(
             Ok(Meant { cgroups: vec![one.cgroup.clone()], next })
         }
         several => {
-            // A name rather than an id: it means the next one, too.
+            // A name rather than an id: it matches a restarted container, too.
             let only =
                 |name: &&String| several.iter().filter(|hit| hit.next.as_ref() == Some(*name)).count() == 1;
             let alone = |hit: &Hit<'_>| hit.next.as_ref().filter(only).unwrap_or(&hit.spec).clone();
@@ -104,7 +105,7 @@ fn candidates(layout: &Layout, containers: &Containers) -> Result<Vec<Candidate>
     Ok(all.into_iter().map(candidate).collect())
 }
 
-/// Cgroups, each with the name that means it alone, if it has one beside its path.
+/// Returns the cgroups, each with the name that matches it alone, if it has one in addition to its path.
 ///
 /// # Errors
 ///
@@ -124,7 +125,7 @@ pub fn named(
     Ok(all.into_iter().map(|one| one.cgroup).zip(names).collect())
 }
 
-/// Those that no other is above.
+/// Returns the hits that are not below another one.
 fn outermost(mut hits: Vec<Hit<'_>>) -> Vec<Hit<'_>> {
     hits.sort_by(|one, other| one.cgroup.path.cmp(&other.cgroup.path));
     hits.dedup_by(|next, before| next.cgroup.path == before.cgroup.path);
@@ -141,7 +142,7 @@ fn outermost(mut hits: Vec<Hit<'_>>) -> Vec<Hit<'_>> {
     kept
 }
 
-/// The cgroup of a process.
+/// Returns the cgroup of a process.
 fn of_process(root: &Path, pid: &str, layout: &Layout, spec: &str) -> Result<Cgroup, ResolveError> {
     let unknown = || ResolveError::Unknown(spec.to_owned(), Vec::new());
     let id = if pid == "self" { std::process::id() } else { pid.parse().map_err(|_| unknown())? };
@@ -150,7 +151,8 @@ fn of_process(root: &Path, pid: &str, layout: &Layout, spec: &str) -> Result<Cgr
     layout.of_process(id, &Untrusted::new(path.ok_or(ResolveError::NoV2)?)).ok_or_else(unknown)
 }
 
-/// What is nearest to a name that means nothing, and what could not be asked.
+/// Returns the error for a name without a match, with the nearest names and the sources that could not be
+/// read.
 fn unknown(spec: &str, all: &[Candidate], containers: &Containers) -> ResolveError {
     let (kind, name) = typed(spec).map_or((None, spec), |(kind, name)| (Some(kind), name));
     let runtimes: Option<&[Runtime]> = match kind {
@@ -170,7 +172,8 @@ fn unknown(spec: &str, all: &[Candidate], containers: &Containers) -> ResolveErr
     }
 }
 
-/// Names that may have been meant, each as it is typed: of the same name and another kind, of an id that begins so, of a similar name, else all of its kind.
+/// Returns names that may have been meant, each as typed on the command line. They are the same name of
+/// another kind, ids with this beginning, or similar names, else all names of its kind.
 fn near(spec: &str, (kind, name): (Option<Kind>, &str), all: &[Candidate]) -> Vec<String> {
     let names: Vec<(String, &Candidate)> = all.iter().filter_map(|one| Some((one.name()?.0, one))).collect();
     let of = |is_it: &dyn Fn(&str, &Candidate) -> bool| -> Vec<String> {

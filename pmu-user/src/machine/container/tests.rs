@@ -1,5 +1,6 @@
-//! Trees of files as runtimes keep them. Those called real are what docker 20.10, podman 4.3 and containerd 1.6 wrote on a machine with
-//! hybrid cgroups, without what nobody reads; the others are made by what a runtime's source says.
+//! Trees of files as runtimes keep them. Those marked real were written by docker 20.10, podman 4.3 and
+//! containerd 1.6 on a machine with hybrid cgroups, without the parts that are not read. The others are made
+//! by a runtime's source.
 
 use std::{
     fs,
@@ -14,8 +15,11 @@ const ID: &str = "3a2533d5a3153bff08b9e63172bdab655578091176a41dd27fdadfc7176073
 const OTHER: &str = "d218cc2b1f97c1fc3f44cfced19f00894a1cceaf012201f3623bf415ce56ef50";
 const UID: &str = "4f1e2c33-8a7b-4c6d-9e10-0123456789ab";
 
-/// A root folder with files; gone with its owner.
+/// A root folder with files, removed on drop.
 pub(super) struct Tree(pub(super) PathBuf);
+
+/// `/proc/PID/stat` of a process (proc(5)).
+const STAT: &str = "7 (conmon) S 5 5 5 5 5 5 5 5 5 5 5 5 5 5 5 5 5 5 5 5 5 5\n";
 
 impl Tree {
     pub(super) fn new(name: &str, files: &[(&str, &str)]) -> Self {
@@ -23,7 +27,14 @@ impl Tree {
         let _ = fs::remove_dir_all(&base);
         let tree = Self(base);
         fs::create_dir_all(&tree.0).unwrap();
-        files.iter().for_each(|(path, text)| tree.write(path, text.as_bytes()));
+        for (path, text) in files {
+            tree.write(path, text.as_bytes());
+            // A process has a user and a start time.
+            if let Some(process) = path.strip_suffix("/comm") {
+                tree.write(&format!("{process}/status"), b"Uid:\t0\t0\t0\t0\n");
+                tree.write(&format!("{process}/stat"), STAT.as_bytes());
+            }
+        }
         tree
     }
 
@@ -105,7 +116,7 @@ fn podman_s_list_and_conmon_s_command_line_name_its_containers() {
         Tree::new("podman", &[("var/lib/containers/storage/overlay-containers/containers.json", &list)]);
     let expected = container(Runtime::Podman, OTHER, "web", Some("localhost/busybox:local"));
     assert_eq!(tree.identity(&path).container, Some(expected));
-    // Wherever it keeps its files: of a user, or with --root.
+    // Wherever podman keeps its files: those of a user, or with --root.
     let command =
         format!("/usr/bin/conmon\0--api-version\01\0-c\0{OTHER}\0-u\0{OTHER}\0-n\0api\0--exit-dir\0/x\0");
     let tree = Tree::new(
@@ -227,13 +238,13 @@ fn files_that_are_none_or_too_large_or_hostile_name_nobody() {
     tree.write(&file(OTHER), &vec![b' '; 5 << 20]);
     assert!(tree.identity(&format!("/docker/{ID}")).lacks_a_name());
     assert!(tree.identity(&format!("/docker/{OTHER}")).lacks_a_name());
-    // A link is not followed.
+    // Links are not followed.
     let elsewhere = tree.0.join("elsewhere.json");
     fs::write(&elsewhere, r#"{"Name":"/stolen"}"#).unwrap();
     fs::remove_file(tree.0.join(file(ID))).unwrap();
     symlink(&elsewhere, tree.0.join(file(ID))).unwrap();
     assert!(tree.identity(&format!("/docker/{ID}")).lacks_a_name());
-    // Names are text of others.
+    // Names are untrusted text.
     tree.write(&file(OTHER), "{\"Name\":\"/a\\u001b[31m\"}".as_bytes());
     let words = tree.identity(&format!("/docker/{OTHER}")).in_words().unwrap();
     assert!(!words.contains('\u{1b}'), "{words:?}");
@@ -272,10 +283,11 @@ fn names_have_a_length_whichever_file_they_are_of() {
     }
 }
 
-/// A monitor of a container, started by a user, in a cgroup.
+/// Makes a monitor of a container, started by a user, in a cgroup.
 fn monitor(tree: &Tree, pid: u32, user: u32, (id, name, cgroup): (&str, &str, &str)) {
     tree.write(&format!("proc/{pid}/comm"), b"conmon\n");
     tree.write(&format!("proc/{pid}/status"), format!("Uid:\t{user}\t0\t0\t0\n").as_bytes());
+    tree.write(&format!("proc/{pid}/stat"), STAT.as_bytes());
     tree.write(&format!("proc/{pid}/cgroup"), format!("0::{cgroup}\n").as_bytes());
     tree.write(&format!("proc/{pid}/cmdline"), format!("conmon\0-c\0{id}\0-n\0{name}\0").as_bytes());
 }
@@ -294,7 +306,7 @@ fn a_container_is_what_its_owner_says_and_no_other_user() {
     for scope in &scopes {
         fs::create_dir_all(tree.0.join(scope)).unwrap();
     }
-    // As a user's manager gets one: the folder is the user's, what is above it root's.
+    // As for a user manager: the user owns the folder, root those above it.
     if std::os::unix::fs::chown(tree.0.join("sys/fs/cgroup/delegated"), Some(65_534), None).is_err() {
         return;
     }

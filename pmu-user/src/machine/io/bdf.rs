@@ -10,52 +10,53 @@ use crate::suggest::{did_you_mean, nearest};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Bdf {
-    /// Domain (segment). Above 0xffff the kernel invents them, for what hides behind a VMD.
+    /// PCI domain (segment). Above 0xffff the kernel assigns them, for devices behind a VMD.
     pub domain: u32,
-    /// Bus.
+    /// Number of the bus.
     pub bus: u8,
-    /// Device, 0 to 31.
+    /// Device number, 0 to 31.
     pub device: u8,
-    /// Function, 0 to 7.
+    /// Function number, 0 to 7.
     pub function: u8,
 }
 
-/// Above it the kernel invents domains.
+/// Largest domain that the kernel does not assign itself.
 const DOMAIN_MAX: u32 = 0xffff;
 
-/// A root bus: where an I/O stack hands over to PCI. `0000:3a`.
+/// A root bus, which connects an I/O stack to PCI: `0000:3a`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct RootBus {
-    /// Domain (segment).
+    /// PCI domain (segment).
     pub domain: u32,
-    /// Bus.
+    /// Number of the bus.
     pub bus: u8,
 }
 
-/// Why a text names no PCI function of this host.
+/// Reason why a text names no PCI function of this host.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BdfError {
-    /// It is no address.
-    #[error("`{0}` is no PCI address; write domain:bus:device.function, as 0000:3b:00.0 or 3b:00.0")]
+    /// The text is not an address.
+    #[error("invalid PCI address `{0}`; write domain:bus:device.function, e.g. 0000:3b:00.0 or 3b:00.0")]
     Malformed(String),
-    /// It ends before the function.
+    /// The text ends before the function.
     #[error("`{0}` lacks the function; write `{0}.0`, or another digit after the point")]
     NoFunction(String),
-    /// No such function here; those whose addresses are nearest.
+    /// The function does not exist here. The names are the nearest addresses.
     #[error("there is no PCI device {0}{end}", end = did_you_mean(.1))]
     Absent(Bdf, Vec<String>),
-    /// The domain was left out, and several have such a function.
+    /// The domain was left out, and several domains have such a function.
     #[error("`{0}` is in several PCI domains; write {end}", end = .1.join(" or "))]
     Ambiguous(String, Vec<String>),
 }
 
 impl Bdf {
-    /// The function of `known` that `text` names. A domain that was left out is 0, or the only one that has such a function.
+    /// Returns the function of `known` that `text` names. A missing domain is 0, or the only one that has
+    /// such a function.
     ///
     /// # Errors
     ///
-    /// `text` is no address, or no address of a function in `known`.
+    /// `text` is not an address, or not the address of a function in `known`.
     pub fn find(text: &str, known: &[Self]) -> Result<Self, BdfError> {
         let wanted: Self = text.parse()?;
         if known.contains(&wanted) {
@@ -74,14 +75,14 @@ impl Bdf {
         }
     }
 
-    /// What its requests carry to say who asks: bus, device and function in 16 bits. None behind a VMD, whose requests carry the
-    /// VMD's own (`pci_real_dma_dev`, arch/x86/pci/common.c, 6.12).
+    /// Returns the requester id of the function: bus, device and function in 16 bits. Returns `None` behind a
+    /// VMD, because those requests carry the VMD's own (`pci_real_dma_dev`, arch/x86/pci/common.c, 6.12).
     pub fn requester_id(self) -> Option<u16> {
         let id = u16::from(self.bus) << 8 | u16::from(self.device) << 3 | u16::from(self.function);
         (self.domain <= DOMAIN_MAX).then_some(id)
     }
 
-    /// The address that a component of a sysfs path is: always with its domain.
+    /// Returns the address in a component of a sysfs path, which always has its domain.
     pub(super) fn of_component(text: &str) -> Option<Self> {
         let bdf = parse(text)?;
         (text.matches(':').count() == 2).then_some(bdf)
@@ -103,7 +104,7 @@ impl FromStr for Bdf {
     }
 }
 
-/// Text from outside, as much of it as a message needs.
+/// Returns text from outside, cut to the length of a message.
 fn shown(text: &str) -> String {
     text.trim().chars().take(64).flat_map(char::escape_debug).collect()
 }
@@ -124,7 +125,7 @@ fn parse(text: &str) -> Option<Bdf> {
     (bdf.device < 32 && bdf.function < 8).then_some(bdf)
 }
 
-/// A number of at most `digits` digits, and no sign.
+/// Parses a number of at most `digits` digits, without a sign.
 fn hexadecimal(text: &str, digits: usize) -> Option<u32> {
     let plain = !text.is_empty() && text.len() <= digits && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     plain.then(|| u32::from_str_radix(text, 16).ok()).flatten()
@@ -151,7 +152,7 @@ impl TryFrom<String> for Bdf {
 }
 
 impl RootBus {
-    /// The bus in a text like `0000:3a`.
+    /// Parses a bus such as `0000:3a`.
     pub fn parse(text: &str) -> Option<Self> {
         let (domain, bus) = text.trim().split_once(':')?;
         Some(Self { domain: hexadecimal(domain, 8)?, bus: u8::try_from(hexadecimal(bus, 2)?).ok()? })
@@ -217,7 +218,7 @@ mod tests {
             ["", "nvme0", "3b:20.0", "3b:00.8", "3b:00.", "g0:00.0", "+b:00.0", "0000:3b:00.0.0", "1:2:3:4.0"]
         {
             let error = text.parse::<Bdf>().unwrap_err();
-            assert!(error.to_string().ends_with("as 0000:3b:00.0 or 3b:00.0"), "{text}: {error}");
+            assert!(error.to_string().ends_with("e.g. 0000:3b:00.0 or 3b:00.0"), "{text}: {error}");
         }
         assert_eq!("3b:00".parse::<Bdf>(), Err(BdfError::NoFunction("3b:00".to_owned())));
         assert!(!"\x1b[31m".parse::<Bdf>().unwrap_err().to_string().contains('\x1b'));

@@ -1,14 +1,14 @@
-//! What a PCI device is, in a word or two of ours, from its class code (PCI Code and ID Assignment Specification); and where it belongs,
-//! and who says so.
+//! Kind of a PCI device, in a word or two, from its class code (PCI Code and ID Assignment Specification).
+//! Also its assignment, with the source of that.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Intel's vendor number.
+/// Vendor number of Intel.
 pub(super) const INTEL: u16 = 0x8086;
 
-/// Functions of Intel's processors that move data, and whose class does not say so.
+/// Functions of Intel's processors that move data without a class that shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Accelerator {
     /// DMA engines of Skylake and Ice Lake.
@@ -24,7 +24,7 @@ pub(super) enum Accelerator {
 }
 
 impl Accelerator {
-    /// By vendor and device number; virtual functions have odd ones.
+    /// Returns the accelerator by vendor and device number. Virtual functions have odd ones.
     pub(super) const fn of(vendor: u16, device: u16) -> Option<Self> {
         match (vendor, device) {
             (INTEL, 0x0b00 | 0x2021) => Some(Self::Cbdma),
@@ -47,7 +47,7 @@ impl Accelerator {
     }
 }
 
-/// What a device with this 24-bit class code and these numbers is.
+/// Returns the kind of a device with this 24-bit class code and these numbers.
 pub fn word(class: u32, vendor: u16, device: u16) -> &'static str {
     if let Some(accelerator) = Accelerator::of(vendor, device) {
         return accelerator.word();
@@ -83,27 +83,28 @@ pub fn word(class: u32, vendor: u16, device: u16) -> &'static str {
     }
 }
 
-/// Is it part of the way and not an end of it: a bridge, a port, a function of the chipset?
+/// Returns whether the device is a part of the path, and not an endpoint: a bridge, a port, a function of the
+/// chipset.
 pub fn is_infrastructure(class: u32, vendor: u16, device: u16) -> bool {
     let by_class =
         matches!(class >> 16 & 0xff, 0x06 | 0x08) || matches!(class >> 8 & 0xffff, 0x1101 | 0x0c05 | 0x0580);
     by_class && Accelerator::of(vendor, device).is_none()
 }
 
-/// Does another device stand behind it?
+/// Returns whether another device can be attached below it.
 pub const fn is_port(class: u32) -> bool {
     class >> 8 & 0xffff == 0x0604
 }
 
-/// Who says what belongs to what.
+/// Source of an assignment.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MappingSource {
-    /// The kernel.
+    /// Reported by the kernel.
     Kernel,
-    /// A table of ours for this processor.
+    /// Taken from a built-in table for this processor.
     Table,
-    /// Traffic that both sides saw.
+    /// Inferred from traffic that both sides counted.
     Inferred {
         /// Correlation of the two, 0.95 to 1.
         r: f64,
@@ -120,23 +121,23 @@ impl fmt::Display for MappingSource {
     }
 }
 
-/// What belongs to something, and who says so; or why nobody does.
+/// An assignment with its source, or the reason why there is none.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mapping<T> {
-    /// It is known.
+    /// The assignment is known.
     Known {
-        /// What belongs to it.
+        /// Assigned value of the mapping.
         value: T,
-        /// Who says so.
+        /// Source of the assignment.
         source: MappingSource,
     },
-    /// It is not: the reason.
+    /// The assignment is not known, for this reason.
     Unknown(String),
 }
 
 impl<T> Mapping<T> {
-    /// What belongs to it, if that is known.
+    /// Returns the assigned value, if it is known.
     pub const fn value(&self) -> Option<&T> {
         match self {
             Self::Known { value, .. } => Some(value),

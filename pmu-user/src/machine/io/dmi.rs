@@ -1,38 +1,38 @@
-//! Memory modules from the firmware's table (DMI, SMBIOS type 17): size, kind and speed. Serial numbers and labels, which
-//! are in there too, are not looked at.
+//! Memory modules from the firmware's table (DMI, SMBIOS type 17): size, kind and speed. Serial numbers and
+//! labels, which it contains as well, are not read.
 //!
-//! The table is whatever the firmware wrote: every length is checked against what is there, and a structure that does not
-//! fit ends the reading.
+//! The table is untrusted firmware data: every length is checked against the available bytes, and a structure
+//! that does not fit ends the reading.
 
 use serde::{Deserialize, Serialize};
 
 use crate::named::named;
 
-/// Bytes of a table that are looked at.
+/// Bytes of a table that are read, at most.
 pub const BYTES_MAX: usize = 1 << 20;
-/// Structures that are looked at.
+/// Structures that are read, at most.
 const STRUCTURES_MAX: usize = 8192;
 
 const MEMORY_DEVICE: u8 = 17;
 const END_OF_TABLE: u8 = 127;
 
-/// A memory module. What the firmware does not say is `None`.
+/// A memory module. A value that the firmware does not report is `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Module {
-    /// Size in bytes.
+    /// Size of the module in bytes.
     pub bytes: u64,
-    /// MemoryKind: `DDR5`.
+    /// Kind of memory: `DDR5`.
     pub kind: Option<MemoryKind>,
-    /// Transfers in MT/s that it is set to.
+    /// Configured transfer rate in MT/s.
     pub configured_mts: Option<u32>,
-    /// Transfers in MT/s that it could do.
+    /// Maximum transfer rate in MT/s.
     pub best_mts: Option<u32>,
     /// Bits of a transfer, without those of error correction.
     pub data_bits: Option<u16>,
 }
 
 named! {
-    /// Kinds of memory that servers have.
+    /// Kinds of memory in servers.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     pub enum MemoryKind {
@@ -61,7 +61,7 @@ impl MemoryKind {
     }
 }
 
-/// The modules that a table names. Slots without one are left out.
+/// Returns the modules in a table. Slots without a module are left out.
 pub fn modules(table: &[u8]) -> Vec<Module> {
     let mut rest = &table[..table.len().min(BYTES_MAX)];
     let mut modules = Vec::new();
@@ -77,8 +77,8 @@ pub fn modules(table: &[u8]) -> Vec<Module> {
     modules
 }
 
-/// The first structure, and what follows it and its strings. A structure begins with its type, its length and a handle;
-/// its strings end with two zeros.
+/// Returns the first structure, and the bytes after it and its strings. A structure begins with its type, its
+/// length and a handle. Its strings end with two zeros.
 fn split(table: &[u8]) -> Option<(&[u8], &[u8])> {
     let length = usize::from(*table.get(1)?);
     let structure = table.get(..length).filter(|structure| structure.len() >= 4)?;
@@ -87,13 +87,13 @@ fn split(table: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((structure, &strings[end + 2..]))
 }
 
-/// Offsets are those of SMBIOS 3.7, section 7.18. Older tables end earlier.
+/// Parses a module. Offsets are those of SMBIOS 3.7, section 7.18. Older tables end earlier.
 fn module(structure: &[u8]) -> Option<Module> {
     let word = |at: usize| Some(u16::from_le_bytes(structure.get(at..at + 2)?.try_into().ok()?));
     let double = |at: usize| Some(u32::from_le_bytes(structure.get(at..at + 4)?.try_into().ok()?));
     let bytes = match word(0x0c)? {
         0 | 0xffff => None,
-        // In MiB; bit 31 is reserved.
+        // The size is in MiB. Bit 31 is reserved.
         0x7fff => double(0x1c).map(|size| u64::from(size & 0x7fff_ffff) << 20),
         size if size & 0x8000 != 0 => Some(u64::from(size & 0x7fff) << 10),
         size => Some(u64::from(size) << 20),
@@ -118,7 +118,7 @@ pub(super) mod tests {
 
     use super::{MemoryKind, Module, modules};
 
-    /// A structure of type 17 with these words, and two strings after it.
+    /// Returns a structure of type 17 with these words, and two strings after it.
     pub(in super::super) fn slot(size: u16, extended: u32, kind: u8, speed: u16, configured: u16) -> Vec<u8> {
         let mut bytes = vec![0; 0x5c];
         bytes[..4].copy_from_slice(&[17, 0x5c, 0x40, 0]);

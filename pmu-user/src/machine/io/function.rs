@@ -1,4 +1,4 @@
-//! What the kernel calls the functions of devices: disks, network interfaces, and nodes of other classes.
+//! Kernel names of the functions of devices: disks, network interfaces, and nodes of other classes.
 
 use std::{
     fs,
@@ -13,18 +13,18 @@ use crate::untrusted::{Untrusted, exact};
 /// A whole disk, as block requests name it. Partitions are not listed: their requests name the disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Disk {
-    /// Name: `nvme0n1`.
+    /// Name of the disk: `nvme0n1`.
     #[serde(with = "exact")]
     pub name: Untrusted,
     /// Major and minor number.
     pub number: (u32, u32),
-    /// Devices that carry its data: several for an NVMe with several ways to it, none for a loop or RAM disk.
+    /// Devices that carry its data: several for an NVMe disk with several paths, none for a loop or RAM disk.
     pub devices: Vec<Bdf>,
-    /// Disks and partitions that it is made of (`slaves/`): device mapper, MD.
+    /// Disks and partitions below it (`slaves/`): device mapper, MD.
     pub below: Vec<Untrusted>,
-    /// Model, as the disk says.
+    /// Model, as reported by the disk.
     pub model: Option<Untrusted>,
-    /// Name that the device mapper has for it: `/dev/mapper/NAME` is this disk.
+    /// Name in the device mapper: `/dev/mapper/NAME` is this disk.
     pub mapped: Option<Untrusted>,
     /// Names of its partitions, with their numbers.
     pub partitions: Vec<(Untrusted, (u32, u32))>,
@@ -33,12 +33,12 @@ pub struct Disk {
 /// A network interface of the network namespace in which `/sys` was mounted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interface {
-    /// Name: `eth0`.
+    /// Name of the interface: `eth0`.
     #[serde(with = "exact")]
     pub name: Untrusted,
     /// Index in its namespace.
     pub index: u32,
-    /// The device it stands for; none for a loopback, bridge or tunnel.
+    /// Device of the interface. `None` for a loopback, bridge or tunnel.
     pub device: Option<Bdf>,
     /// Interfaces below it: members of a bond or bridge, the parent of a VLAN.
     pub below: Vec<Untrusted>,
@@ -58,11 +58,11 @@ pub enum Class {
     Accel,
     /// Work queues of DSA and IAX: `dsa0`.
     Dsa,
-    /// Devices that a process drives by itself: `uio0`.
+    /// Devices that a process drives directly: `uio0`.
     Uio,
-    /// The same through VFIO: `vfio0`.
+    /// Devices that a process drives through VFIO: `vfio0`.
     Vfio,
-    /// RDMA as processes open it: `uverbs0`.
+    /// RDMA devices as processes open them: `uverbs0`.
     Uverbs,
 }
 
@@ -70,7 +70,7 @@ impl Class {
     const ALL: [Self; 8] =
         [Self::Nvme, Self::Rdma, Self::Drm, Self::Accel, Self::Dsa, Self::Uio, Self::Vfio, Self::Uverbs];
 
-    /// Is it only what processes open to reach a device that has another name?
+    /// Returns whether the class is only a handle for processes to a device that has another name.
     pub const fn is_handle(self) -> bool {
         matches!(self, Self::Uio | Self::Vfio | Self::Uverbs)
     }
@@ -92,18 +92,18 @@ impl Class {
 /// A node of a class.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Node {
-    /// Its class.
+    /// Class of the node.
     pub class: Class,
-    /// Its name.
+    /// Name of the node.
     #[serde(with = "exact")]
     pub name: Untrusted,
-    /// Its device.
+    /// Device of the node.
     pub device: Bdf,
-    /// Model, as an NVMe controller says.
+    /// Model, as reported by an NVMe controller.
     pub model: Option<Untrusted>,
 }
 
-/// Where a link of sysfs points, or `device` in a folder that is none.
+/// Returns the target of a link in sysfs, or of `device` in a folder that is not a link.
 fn target(path: &Path) -> Option<PathBuf> {
     fs::read_link(path).or_else(|_| fs::read_link(path.join("device"))).ok()
 }
@@ -114,7 +114,7 @@ fn number(root: &Path, path: &str) -> Option<(u32, u32)> {
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// All disks below `root`, by name.
+/// Returns all disks below `root`, by name.
 pub(super) fn disks(root: &Path) -> Vec<Disk> {
     let disk = |name: std::ffi::OsString| {
         let path = format!("sys/block/{}", name.to_str()?);
@@ -137,8 +137,8 @@ pub(super) fn disks(root: &Path) -> Vec<Disk> {
     names(&root.join("sys/block")).into_iter().filter_map(disk).collect()
 }
 
-/// Devices that carry a disk's data. A disk with several ways to it is below its NVMe subsystem, beside links to the
-/// controllers (drivers/nvme/host/multipath.c).
+/// Returns the devices that carry a disk's data. A disk with several paths is below its NVMe subsystem, next
+/// to links to the controllers (drivers/nvme/host/multipath.c).
 fn carriers(folder: &Path) -> Vec<Bdf> {
     let Some(path) = target(folder) else { return Vec::new() };
     if let Some(bdf) = bdf_of(&path) {
@@ -160,18 +160,18 @@ fn carriers(folder: &Path) -> Vec<Bdf> {
     found
 }
 
-/// Names in a folder, those that `wanted` takes.
+/// Returns the names in a folder that `wanted` accepts.
 fn words(folder: &Path, wanted: impl Fn(&[u8]) -> bool) -> Vec<Untrusted> {
     let names = names(folder).into_iter().filter(|name| wanted(name.as_encoded_bytes()));
     names.map(|name| Untrusted::from(name.as_os_str())).collect()
 }
 
-/// All network interfaces below `root`, by name.
+/// Returns all network interfaces below `root`, by name.
 pub(super) fn interfaces(root: &Path) -> Vec<Interface> {
     interfaces_in(&root.join("sys/class/net"))
 }
 
-/// The same in a folder of `/sys/class/net`'s form.
+/// Returns the interfaces in a folder with the layout of `/sys/class/net`.
 pub(super) fn interfaces_in(folder: &Path) -> Vec<Interface> {
     let interface = |name: std::ffi::OsString| {
         let at = folder.join(&name);
@@ -186,7 +186,7 @@ pub(super) fn interfaces_in(folder: &Path) -> Vec<Interface> {
     names(folder).into_iter().filter_map(interface).collect()
 }
 
-/// Nodes of other classes below `root`, by class and name.
+/// Returns the nodes of other classes below `root`, by class and name.
 pub(super) fn nodes(root: &Path) -> Vec<Node> {
     let mut nodes = Vec::new();
     for class in Class::ALL {
@@ -203,7 +203,7 @@ pub(super) fn nodes(root: &Path) -> Vec<Node> {
                 name: Untrusted::from(name.as_os_str()),
             })
         });
-        // Connectors of a graphics card (`card0-DP-1`) are no devices.
+        // Connectors of a graphics card (`card0-DP-1`) are not devices.
         nodes.extend(found.filter(|node| class != Class::Drm || !node.name.as_bytes().contains(&b'-')));
     }
     nodes

@@ -1,4 +1,4 @@
-//! What traffic said about stacks and parts, put into what is known of the platform.
+//! Updates of the platform's mapping of stacks and parts by inferences from traffic.
 
 use super::{
     Platform,
@@ -7,25 +7,26 @@ use super::{
     stack::Unit,
 };
 
-/// What an inference did to what was known.
+/// Effect of an inference on the mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Learned {
-    /// Nothing was known before.
+    /// The mapping was unknown before.
     New,
-    /// It agrees.
+    /// The inference agrees with the mapping.
     Confirmed,
-    /// A table of ours was wrong; what was inferred stands in its place.
+    /// A built-in table was wrong, and the inference replaces it.
     Corrected,
-    /// The kernel says otherwise, and is believed.
+    /// The kernel reports another mapping, which takes precedence.
     Refused,
-    /// Traffic of another port of the stack said otherwise, and stays.
+    /// Traffic of another port of the stack gave another mapping, which stays.
     Disputed,
-    /// There is no such port.
+    /// The port does not exist.
     Unheard,
 }
 
 impl Platform {
-    /// Takes what [`super::verify::Comparison::infer`] found: what enters at `port` is counted by `part` of `unit`, with correlation `r`.
+    /// Applies a result of [`super::verify::Comparison::infer`]: the traffic that enters at `port` is counted
+    /// by `part` of `unit`, with correlation `r`.
     pub fn learn(&mut self, port: Bdf, unit: &Unit, part: u32, r: f64) -> Learned {
         let Some(port) = self.ports.iter_mut().find(|known| known.bdf == port) else {
             return Learned::Unheard;

@@ -1,4 +1,4 @@
-//! What a PCIe link carries: speed and width from sysfs, bytes per second from both.
+//! PCIe links: speed and width from sysfs, and bytes per second from both.
 
 use std::fmt;
 
@@ -8,26 +8,26 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Speed(pub u32);
 
-/// Speed and width of a link at one time. What the kernel does not know is `None`, never 0.
+/// Speed and width of a link at one time. An unknown value is `None`, never 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rate {
     /// Speed of a lane.
     pub speed: Option<Speed>,
-    /// Lanes.
+    /// Number of lanes.
     pub width: Option<u8>,
 }
 
-/// A link: what it is trained to, and what this end could do.
+/// A link: its trained rate, and the maximum of this end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Link {
-    /// `current_link_speed`, `current_link_width`.
+    /// Trained rate: `current_link_speed`, `current_link_width`.
     pub current: Rate,
-    /// `max_link_speed`, `max_link_width`.
+    /// Maximum rate: `max_link_speed`, `max_link_width`.
     pub max: Rate,
 }
 
 impl Speed {
-    /// From `16.0 GT/s PCIe`, or `16 GT/s` as older kernels have it. `Unknown` is none.
+    /// Parses `16.0 GT/s PCIe`, or `16 GT/s` as in older kernels. `Unknown` is `None`.
     pub fn parse(text: &str) -> Option<Self> {
         let (number, _) = text.trim().split_once(" GT/s")?;
         let (whole, tenths) = number.split_once('.').unwrap_or((number, "0"));
@@ -36,8 +36,9 @@ impl Speed {
         (whole < 10_000 && whole * 10 + tenth > 0).then_some(Self(whole * 1_000 + tenth * 100))
     }
 
-    /// Share of the transfers that is left for packets: 8b/10b coding up to 5 GT/s, 128b/130b up to 32 GT/s, and above
-    /// that flits of 256 bytes of which 236 are packets (PCI Express Base Specification 6.0).
+    /// Returns the share of the transfers that is left for packets. Links have 8b/10b coding up to 5 GT/s,
+    /// and 128b/130b up to 32 GT/s. Above that they have flits of 256 bytes, of which 236 are packets (PCI
+    /// Express Base Specification 6.0).
     pub fn coding(self) -> f64 {
         match self.0 {
             0..=5_000 => 8.0 / 10.0,
@@ -55,20 +56,20 @@ impl fmt::Display for Speed {
 
 impl Rate {
     pub(super) fn parse(speed: Option<&str>, width: Option<&str>) -> Self {
-        // 0 is a link that is down, 255 one whose register could not be read.
+        // A width of 0 is a link that is down, 255 one with an unreadable register.
         let width =
             width.and_then(|text| text.trim().parse::<u8>().ok()).filter(|lanes| !matches!(lanes, 0 | 255));
         Self { speed: speed.and_then(Speed::parse), width }
     }
 
-    /// Bytes per second that packets can have in one direction, headers of packets included.
+    /// Returns the bytes per second of packets in one direction, including packet headers.
     pub fn bytes_per_second(&self) -> Option<f64> {
         let speed = self.speed?;
         Some(f64::from(speed.0) * 1e6 / 8.0 * f64::from(self.width?) * speed.coding())
     }
 
-    /// Bits on the wires in both directions, as bytes per second: GT/s × 1000 / 8 × lanes × 2 MB/s. What some handbooks
-    /// call the maximum; no link reaches it.
+    /// Returns the bits on the wires in both directions, as bytes per second: GT/s × 1000 / 8 × lanes × 2
+    /// MB/s. Some handbooks call this the maximum, but no link reaches it.
     pub fn raw_bytes_per_second(&self) -> Option<f64> {
         Some(f64::from(self.speed?.0) * 1e6 / 8.0 * f64::from(self.width?) * 2.0)
     }
@@ -86,7 +87,8 @@ impl fmt::Display for Rate {
 }
 
 impl Link {
-    /// Is it slower or narrower than this end could do? `None` where the kernel does not know.
+    /// Returns whether the link is slower or narrower than the maximum of this end. Returns `None` where the
+    /// kernel does not report it.
     pub fn is_trained_down(&self) -> Option<bool> {
         Some(self.current.speed? < self.max.speed? || self.current.width? < self.max.width?)
     }

@@ -1,4 +1,4 @@
-//! The memory behind the I/O: nodes, modules, channels, and what the channels can carry by specification.
+//! Memory of the host: nodes, modules, channels, and the bandwidth of the channels by specification.
 
 use std::{
     collections::BTreeMap,
@@ -20,7 +20,7 @@ use crate::machine::{
     pmu::catalog::{Catalog, Entry},
 };
 
-/// A DDR channel moves 8 bytes a transfer, whether as one channel (DDR4) or as two halves (DDR5).
+/// Bytes per transfer of a DDR channel, whether it is one channel (DDR4) or two halves (DDR5).
 const CHANNEL_BYTES: f64 = 8.0;
 
 /// Memory of the host.
@@ -32,21 +32,21 @@ pub struct Memory {
     pub channels: Fact<BTreeMap<u32, u32>>,
     /// Modules that are plugged in.
     pub modules: Fact<Vec<Module>>,
-    /// What all channels of the host can carry together in bytes/s, by specification: channels × MT/s × 8 bytes. Reads and
-    /// writes share it, and no workload reaches it.
+    /// Bandwidth of all channels of the host together in bytes/s, by specification: channels × MT/s × 8
+    /// bytes. Reads and writes share it, and no workload reaches it.
     pub bytes_per_second_max: Fact<f64>,
 }
 
 /// A NUMA node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Node {
-    /// Its number.
+    /// Number of the node.
     pub id: u32,
-    /// Its socket; none for memory without CPUs.
+    /// Socket of the node. `None` for memory without CPUs.
     pub socket: Option<u32>,
-    /// Its CPUs.
+    /// CPUs of the node.
     pub cpus: Vec<Cpu>,
-    /// Memory that the kernel manages there.
+    /// Memory that the kernel manages there, in bytes.
     pub bytes: Option<u64>,
 }
 
@@ -68,7 +68,8 @@ impl Memory {
     }
 }
 
-/// A memory controller's PMU stands for a channel: `uncore_imc_0`, `amd_umc_0`.
+/// Counts the channels by socket. A memory controller's PMU stands for a channel: `uncore_imc_0`,
+/// `amd_umc_0`.
 fn channels(catalog: &Catalog, places: &Places) -> Fact<BTreeMap<u32, u32>> {
     let is_channel = |pmu: &&Entry| matches!(place::kind(&pmu.name), "uncore_imc" | "amd_umc");
     let mut channels = BTreeMap::new();
@@ -82,12 +83,13 @@ fn channels(catalog: &Catalog, places: &Places) -> Fact<BTreeMap<u32, u32>> {
 }
 
 fn most(channels: u32, modules: &[Module]) -> Fact<f64> {
-    // What is stacked beside the processor has channels of its own, and persistent memory is slower than its channel.
+    // Memory in the processor's package has separate channels, and persistent memory is slower than its
+    // channel.
     let plugged = modules
         .iter()
         .filter(|module| !matches!(module.kind, Some(MemoryKind::Persistent | MemoryKind::Hbm)));
     let speeds: Vec<Option<u32>> = plugged.map(|module| module.configured_mts.or(module.best_mts)).collect();
-    // A channel without a module carries nothing.
+    // A channel without a module transfers nothing.
     let channels = channels.min(u32::try_from(speeds.len()).unwrap_or(u32::MAX));
     // Modules of different speeds run at the slowest.
     let speed = speeds.into_iter().collect::<Option<Vec<u32>>>().and_then(|speeds| speeds.into_iter().min());
@@ -95,7 +97,8 @@ fn most(channels: u32, modules: &[Module]) -> Fact<f64> {
     Fact::of(speed.map(|mts| f64::from(channels) * f64::from(mts) * 1e6 * CHANNEL_BYTES), why)
 }
 
-/// Modules from the firmware's table, which takes root; without, their sizes from the driver of the memory controller.
+/// Reads the modules from the firmware's table, which requires root. Otherwise reads their sizes from the
+/// driver of the memory controller.
 fn modules(root: &Path) -> Fact<Vec<Module>> {
     let mut table = Vec::new();
     let file = File::open(root.join("sys/firmware/dmi/tables/DMI"));
@@ -116,7 +119,8 @@ fn modules(root: &Path) -> Fact<Vec<Module>> {
     Fact::of((!modules.is_empty()).then_some(modules), || why.to_owned())
 }
 
-/// Modules as the kernel's drivers of memory controllers see them (EDAC): sizes and kinds, no speeds.
+/// Returns the modules as reported by the kernel's drivers of memory controllers (EDAC): sizes and kinds, no
+/// speeds.
 fn of_controllers(root: &Path) -> Vec<Module> {
     let folder = "sys/devices/system/edac/mc";
     let numbered = |name: &str, prefix: &str| {
@@ -127,7 +131,7 @@ fn of_controllers(root: &Path) -> Vec<Module> {
         names.filter(|name| numbered(name, prefix)).map(|name| format!("{folder}/{name}")).collect::<Vec<_>>()
     };
     let module = |path: String| {
-        // In MiB (drivers/edac/edac_mc_sysfs.c, `dimmdev_size_show`).
+        // The size is in MiB (drivers/edac/edac_mc_sysfs.c, `dimmdev_size_show`).
         let size: u64 = attribute(root, &format!("{path}/size"))?.parse().ok()?;
         let bytes = size.checked_mul(1 << 20).filter(|bytes| *bytes > 0)?;
         let kind = attribute(root, &format!("{path}/dimm_mem_type")).and_then(|kind| kind_of(&kind));
@@ -136,7 +140,8 @@ fn of_controllers(root: &Path) -> Vec<Module> {
     within(folder, "mc").iter().flat_map(|controller| within(controller, "dimm")).filter_map(module).collect()
 }
 
-/// From the kernel's names (`edac_mem_types`, drivers/edac/edac_mc.c): `Registered-DDR4`, `Load-Reduced-DDR5-RAM`.
+/// Returns the kind for a kernel name (`edac_mem_types`, drivers/edac/edac_mc.c): `Registered-DDR4`,
+/// `Load-Reduced-DDR5-RAM`.
 fn kind_of(name: &str) -> Option<MemoryKind> {
     let saves = name.starts_with("Low-Power");
     match name.strip_suffix("-RAM").unwrap_or(name).rsplit('-').next()? {
@@ -160,7 +165,7 @@ mod tests {
         testing::Tree,
     };
 
-    /// Two sockets of a CPU each, with two channels each.
+    /// Two sockets with one CPU and two channels each.
     fn host() -> Tree {
         let tree = Tree::new(&[
             ("sys/devices/system/cpu/online", "0-1\n"),

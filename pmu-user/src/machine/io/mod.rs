@@ -1,8 +1,9 @@
-//! What stands on the I/O side of a host, from sysfs and procfs: PCI devices and their links, what the kernel calls them,
-//! which counters see their traffic, who uses them, and the memory behind it all.
+//! I/O side of a host, from sysfs and procfs: PCI devices and their links, their names in the kernel, the
+//! counters of their traffic, their users, and the memory.
 //!
-//! Text in there comes from devices and drivers: every file and every list has a limit, names are [`Untrusted`], and what
-//! cannot be read is not known, with the reason. Nothing is written, and nothing needs a privilege except where it says so.
+//! The text comes from devices and drivers: every file and every list has a limit, and names are
+//! [`Untrusted`]. What cannot be read is not known, with the reason. Nothing is written, and no privilege is
+//! needed except where stated.
 
 pub mod bdf;
 pub mod class;
@@ -38,21 +39,21 @@ use self::{
 use super::pmu::catalog::{Catalog, text};
 use crate::untrusted::Untrusted;
 
-/// Entries of one folder that are looked at.
+/// Entries of one folder that are read, at most.
 const ENTRIES_MAX: usize = 65_536;
 
-/// Something that may not be known; then why.
+/// A fact, or the reason why it is not known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fact<T> {
-    /// It is known.
+    /// The fact is known.
     Known(T),
-    /// It is not: the reason.
+    /// The fact is not known, for this reason.
     Missing(String),
 }
 
 impl<T> Fact<T> {
-    /// The fact, if it is known.
+    /// Returns the fact, if it is known.
     pub const fn known(&self) -> Option<&T> {
         match self {
             Self::Known(fact) => Some(fact),
@@ -65,12 +66,13 @@ impl<T> Fact<T> {
     }
 }
 
-/// The I/O side of a host. Plain data.
+/// I/O side of a host, as plain data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Platform {
     /// PCI functions, by address.
     pub devices: Vec<Device>,
-    /// Where traffic enters the stacks, by address: root ports with what stands behind them, and devices on root buses.
+    /// Entry points of traffic into the stacks, by address: root ports with the devices below them, and
+    /// devices on root buses.
     pub ports: Vec<Port>,
     /// Root buses, and the counters of their stacks.
     pub stacks: Vec<Stack>,
@@ -88,8 +90,8 @@ pub struct Platform {
 }
 
 impl Platform {
-    /// Reads the host below `root`, whose PMUs are in `catalog`. Needs no privilege; without CAP_SYS_ADMIN the stacks of
-    /// some processors and the speed of the memory are not known, and say so.
+    /// Reads the host below `root`, whose PMUs are in `catalog`. Needs no privilege. Without CAP_SYS_ADMIN
+    /// the stacks of some processors and the speed of the memory are not known, and give this reason.
     pub fn read(root: &Path, catalog: &Catalog) -> Self {
         let places = Places::read(root);
         let devices = pci::read(root);
@@ -107,54 +109,57 @@ impl Platform {
         }
     }
 
-    /// The function at this address.
+    /// Returns the function at this address.
     pub fn device(&self, bdf: Bdf) -> Option<&Device> {
         self.devices.binary_search_by_key(&bdf, |device| device.bdf).ok().map(|index| &self.devices[index])
     }
 
-    /// The function that a text names: its address, with or without the domain.
+    /// Returns the function with the address in a text, with or without the domain.
     ///
     /// # Errors
     ///
-    /// It is no address, or there is no such function; the message says how to write one, or which are nearest.
+    /// The text is not an address, or there is no such function. The message describes the format, or lists
+    /// the nearest addresses.
     pub fn find(&self, text: &str) -> Result<Bdf, BdfError> {
         let known: Vec<Bdf> = self.devices.iter().map(|device| device.bdf).collect();
         Bdf::find(text, &known)
     }
 
-    /// Where the traffic of this function enters its stack.
+    /// Returns the port where the traffic of this function enters its stack.
     pub fn port_of(&self, bdf: Bdf) -> Option<&Port> {
         let port = self.device(bdf)?.port();
         self.ports.iter().find(|known| known.bdf == port)
     }
 
-    /// The stack with this root bus.
+    /// Returns the stack with this root bus.
     pub fn stack_of(&self, bus: RootBus) -> Option<&Stack> {
         self.stacks.iter().find(|stack| stack.bus == bus)
     }
 
-    /// The device's own link; that of the physical function for a virtual one, which has none of its own.
+    /// Returns the link of the device. A virtual function has no separate link, and returns that of its
+    /// physical function.
     pub fn link_of(&self, bdf: Bdf) -> Option<Link> {
         let device = self.device(bdf)?;
         let link = device.physical.and_then(|physical| self.device(physical)).unwrap_or(device).link;
         Some(link)
     }
 
-    /// The link that the device shares with everything behind the same root port: the slowest that its traffic passes if
-    /// there is nothing else behind it. `None` if it is attached to the root bus, where there is no link.
+    /// Returns the link that the device shares with everything below the same root port. It is the slowest
+    /// link of its traffic if there is nothing else below the port. Returns `None` if the device is attached
+    /// to the root bus, where there is no link.
     pub fn shared_link_of(&self, bdf: Bdf) -> Option<Link> {
         let port = self.device(bdf)?.port();
         if port == bdf { None } else { self.device(port).map(|port| port.link) }
     }
 
-    /// What the kernel calls the functions of this device: disks, interfaces, nodes.
+    /// Returns the kernel's names of the functions of this device: disks, interfaces, nodes.
     pub fn names_of(&self, bdf: Bdf) -> Vec<&Untrusted> {
         let disks = self.disks.iter().filter(|disk| disk.devices.contains(&bdf)).map(|disk| &disk.name);
         let interfaces = self.interfaces.iter().filter(|one| one.device == Some(bdf)).map(|one| &one.name);
         let mut names: Vec<&Untrusted> = disks.chain(interfaces).collect();
         let nodes = self.nodes.iter().filter(|node| node.device == bdf && !node.class.is_handle());
         for node in nodes.map(|node| &node.name) {
-            // `nvme0n1` says `nvme0`.
+            // `nvme0n1` implies `nvme0`.
             if !names.iter().any(|name| name.as_bytes().starts_with(node.as_bytes())) {
                 names.push(node);
             }
@@ -162,7 +167,7 @@ impl Platform {
         names
     }
 
-    /// Model of the device, where a function of it says one.
+    /// Returns the model of the device, where a function of it reports one.
     pub fn model_of(&self, bdf: Bdf) -> Option<&Untrusted> {
         let of_disk =
             self.disks.iter().filter(|disk| disk.devices.contains(&bdf)).find_map(|disk| disk.model.as_ref());
@@ -171,7 +176,7 @@ impl Platform {
         of_disk.or_else(of_node)
     }
 
-    /// Devices that carry the data of the disk or partition `name`, through whatever it is stacked on.
+    /// Returns the devices that carry the data of the disk or partition `name`, through any stacked devices.
     pub fn carriers_of(&self, name: &[u8]) -> Vec<Bdf> {
         let (mut found, mut seen, mut next) = (Vec::new(), Vec::new(), vec![name]);
         while let Some(name) = next.pop() {
@@ -180,7 +185,7 @@ impl Platform {
                     || disk.partitions.iter().any(|(part, _)| part.as_bytes() == name)
             };
             let Some(disk) = self.disks.iter().find(is_named) else { continue };
-            // A loop of links cannot be made, but this text is not ours.
+            // The kernel permits no loop of links, but this text is untrusted.
             if seen.contains(&disk.number) {
                 continue;
             }
@@ -194,12 +199,12 @@ impl Platform {
     }
 }
 
-/// A file below `root`, as [`text`] reads it; `None` if it is empty, too.
+/// Reads a file below `root`, as [`text`] does. Returns `None` if it is empty, too.
 fn attribute(root: &Path, path: &str) -> Option<String> {
     text(&root.join(path)).filter(|text| !text.is_empty())
 }
 
-/// Names in a folder, in order; none if it cannot be listed.
+/// Returns the names in a folder, in order. Returns none if it cannot be listed.
 fn names(folder: &Path) -> Vec<OsString> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().take(ENTRIES_MAX).flatten();
     let mut names: Vec<OsString> = entries.map(|entry| entry.file_name()).collect();

@@ -1,7 +1,8 @@
-//! Who uses a device: processes that drive it by themselves, network namespaces its interfaces are in, mounts of its disks.
+//! Users of a device: processes that drive it directly, network namespaces of its interfaces, mounts of its
+//! disks.
 //!
-//! A device that one process, or one cgroup, has for itself needs no guess: all its traffic is theirs. Everything else goes
-//! through the kernel for whoever asks, and has to be apportioned.
+//! All traffic of a device that one process or one cgroup uses exclusively is attributed to it. Other traffic
+//! goes through the kernel for any process, and has to be apportioned.
 
 mod evidence;
 
@@ -19,25 +20,25 @@ use crate::{
 /// A process that uses a device.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct User {
-    /// Its id.
+    /// Process id of the user.
     pub pid: u32,
-    /// When it began, in ns since the host did, to 10 ms, if nobody else has the device; 0 where that is not known, as in older
-    /// recordings.
+    /// Start time in ns since boot, to 10 ms, if the process has the device exclusively. 0 where it is not
+    /// known, as in older recordings.
     #[serde(default)]
     pub born_ns: u64,
-    /// Its name.
+    /// Name of the process.
     #[serde(with = "exact")]
     pub name: Untrusted,
-    /// Its cgroup: in the v2 hierarchy, or else in the first v1 one.
+    /// Cgroup of the process: in the v2 hierarchy, or else in the first v1 one.
     #[serde(with = "exact")]
     pub cgroup: Untrusted,
-    /// What it uses the device through: a file it has open, an interface, a mount point.
+    /// Path by which it uses the device: an open file, an interface, a mount point.
     #[serde(with = "exact")]
     pub through: Untrusted,
 }
 
 impl User {
-    /// Is it in `cgroup`, or below it?
+    /// Returns whether the process is in `cgroup`, or below it.
     pub fn is_within(&self, cgroup: &[u8]) -> bool {
         match self.cgroup.as_bytes().strip_prefix(cgroup) {
             Some(rest) => cgroup.ends_with(b"/") || rest.is_empty() || rest.starts_with(b"/"),
@@ -46,42 +47,42 @@ impl User {
     }
 }
 
-/// Whose a device is.
+/// Ownership of a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ownership {
-    /// One process's, or one cgroup's: every byte it moves is theirs.
+    /// Used by one process or one cgroup: every byte that the device moves is theirs.
     Exclusive {
-        /// The process, if it is one.
+        /// Process id, if there is a single process.
         pid: Option<u32>,
-        /// The cgroup that all of them are in.
+        /// Cgroup that contains all of the users.
         #[serde(with = "exact")]
         cgroup: Untrusted,
-        /// All of them.
+        /// Processes that use the device.
         users: Vec<User>,
     },
-    /// Several have it, or the kernel has it for whoever asks.
+    /// Used by several, or by the kernel for any process.
     Shared {
-        /// Those that have it by themselves.
+        /// Processes that use the device directly.
         users: Vec<User>,
-        /// What makes it shared.
+        /// Reason why the device is shared.
         why: String,
     },
-    /// No user was found: no process drives it, nothing of it is mounted or swapped to, and no interface of it is up for
-    /// use. A file system that hides its disks (ZFS) looks like this, too.
+    /// No user was found: no process drives the device, nothing of it is mounted or swapped to, and no
+    /// interface of it is up. A file system that hides its disks (ZFS) has the same appearance.
     None,
-    /// It could not be found out.
+    /// The users could not be determined.
     Unknown(String),
 }
 
 impl Ownership {
-    /// Is every byte that the device moves that of a process in `cgroup`, or below it?
+    /// Returns whether every byte that the device moves is that of a process in `cgroup`, or below it.
     pub fn is_within(&self, cgroup: &[u8]) -> bool {
         let Self::Exclusive { users, .. } = self else { return false };
         users.iter().all(|user| user.is_within(cgroup))
     }
 
-    /// The cgroup whose every byte is.
+    /// Returns the cgroup that uses the device exclusively.
     pub const fn cgroup(&self) -> Option<&Untrusted> {
         match self {
             Self::Exclusive { cgroup, .. } => Some(cgroup),
@@ -89,7 +90,7 @@ impl Ownership {
         }
     }
 
-    /// Processes that are known to use the device by themselves.
+    /// Returns the processes known to use the device directly.
     pub fn users(&self) -> &[User] {
         match self {
             Self::Exclusive { users, .. } | Self::Shared { users, .. } => users,
@@ -97,13 +98,14 @@ impl Ownership {
         }
     }
 
-    /// Is every byte that of this process?
+    /// Returns whether every byte that the device moves is that of this process.
     pub fn is_of(&self, process: u32) -> bool {
         matches!(self, Self::Exclusive { pid: Some(pid), .. } if *pid == process)
     }
 }
 
-/// Whose several devices are together: those behind one root port, which hardware counts as one.
+/// Returns the ownership of several devices together: those behind one root port, which hardware counts as
+/// one.
 pub fn together<'a>(devices: impl IntoIterator<Item = &'a Ownership>) -> Ownership {
     let mut evidence = Evidence::default();
     for device in devices {
@@ -120,15 +122,16 @@ pub fn together<'a>(devices: impl IntoIterator<Item = &'a Ownership>) -> Ownersh
     ownership(evidence, 0)
 }
 
-/// Who uses each device that moves data, by address. Processes that vanish meanwhile are left out. Without
-/// CAP_SYS_PTRACE those of other users cannot be looked into: then nobody is exclusive.
+/// Returns the ownership of each device that moves data, by address. Processes that exit during the read are
+/// left out. Without CAP_SYS_PTRACE the processes of other users cannot be inspected, and no device is
+/// exclusive.
 pub fn read(root: &Path, platform: &Platform) -> Vec<(Bdf, Ownership)> {
     let processes = process::all(root);
     let mut found = evidence::of(root, platform, &processes.seen);
     let ends = platform.ports.iter().flat_map(|port| &port.devices);
     let owned = |bdf: &Bdf| {
         let mut owned = ownership(found.remove(bdf).unwrap_or_default(), processes.hidden);
-        // Of all processes only these are asked for: there are few.
+        // The start time is read for these processes only: there are few.
         if let Ownership::Exclusive { pid: Some(pid), users, .. } = &mut owned {
             let born_ns = born_ns(root, *pid).unwrap_or(0);
             users.iter_mut().for_each(|user| user.born_ns = born_ns);

@@ -1,5 +1,5 @@
-//! Which part of an I/O stack a port's traffic is counted in. A stack's counters tell parts apart by a mask, and nothing
-//! in the system says which part is whose: it follows from the root port's device number.
+//! Part of an I/O stack in which a port's traffic is counted. A stack's counters distinguish parts by a mask.
+//! No interface of the system assigns the parts: they follow from the root port's device number.
 
 use super::{
     bdf::RootBus,
@@ -8,11 +8,12 @@ use super::{
     stack_tables::{Die, Family, Rule},
 };
 
-/// The parts that what enters at `port` is counted in; `number` is that of its stack's uncore PMU.
+/// Returns the parts in which the traffic that enters at `port` is counted. `number` is that of its stack's
+/// uncore PMU.
 pub(super) fn of(family: Family, die: Option<Die>, port: &Device, number: Option<u32>) -> Mapping<Vec<u32>> {
     let Some(rule) = family.rule() else {
         let why = if family == Family::Zen {
-            "AMD's counters tell I/O modules apart, not ports"
+            "AMD's counters distinguish I/O modules, not ports"
         } else {
             "the parts of this processor's stacks are not known"
         };
@@ -39,7 +40,7 @@ fn by_number(
     };
     let device = port.bdf.device;
     if family == Family::Icelake && is_chipset && device == 1 {
-        // The DMA engines of the processor (CBDMA).
+        // DMA engines of the processor (CBDMA).
         return Ok(vec![3]);
     }
     let is_part = (rule.first..=rule.last).contains(&device);
@@ -50,7 +51,8 @@ fn by_number(
     }
 }
 
-/// Accelerators of the processor are attached to root buses of their own, in fixed parts.
+/// Returns the parts of an accelerator of the processor. Accelerators are attached to separate root buses, in
+/// fixed parts.
 fn accelerator(family: Family, die: Option<Die>, device: &Device) -> Option<Result<Vec<u32>, String>> {
     let accelerator = Accelerator::of(device.vendor, device.device)?;
     let crossed = |large: u32, medium: u32| match die {

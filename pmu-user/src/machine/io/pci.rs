@@ -1,5 +1,5 @@
-//! PCI devices, from `/sys/bus/pci/devices`: what each is, the way from it to its root bus, and the IOMMU that translates its addresses
-//! (`iommu` and `iommu_group/type`: drivers/iommu/iommu-sysfs.c and iommu.c, 6.12).
+//! PCI devices, from `/sys/bus/pci/devices`: the kind of each, its path to the root bus, and the IOMMU that
+//! translates its addresses (`iommu` and `iommu_group/type`: drivers/iommu/iommu-sysfs.c and iommu.c, 6.12).
 
 #[cfg(test)]
 mod tests;
@@ -21,59 +21,60 @@ use super::{
 };
 use crate::untrusted::{Untrusted, exact};
 
-/// Where the kernel lists them, below the root.
+/// Folder in which the kernel lists the devices, below the root.
 pub(super) const FOLDER: &str = "sys/bus/pci/devices";
 
 /// A PCI function.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Device {
-    /// Its address.
+    /// Address of the function.
     pub bdf: Bdf,
     /// Class code: class, subclass, programming interface, a byte each.
     pub class: u32,
     /// Number of the vendor.
     pub vendor: u16,
-    /// Number of the device, by its vendor.
+    /// Number of the device, assigned by its vendor.
     pub device: u16,
-    /// Driver that is bound to it.
+    /// Driver that is bound to the function.
     pub driver: Option<Untrusted>,
-    /// NUMA node, where the firmware says.
+    /// NUMA node, where the firmware reports it.
     pub node: Option<u32>,
-    /// Group of devices that an IOMMU cannot tell apart.
+    /// Group of devices that an IOMMU cannot distinguish.
     pub iommu_group: Option<u32>,
-    /// What translates its addresses, if anything does.
+    /// Translation of the device's addresses, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub translation: Option<Translation>,
-    /// The physical function, if this is a virtual one (SR-IOV).
+    /// Physical function, if this is a virtual one (SR-IOV).
     pub physical: Option<Bdf>,
-    /// Its virtual functions.
+    /// Virtual functions of a physical one.
     pub virtuals: Vec<Bdf>,
-    /// Its own link.
+    /// Link of the device itself.
     pub link: Link,
-    /// Bus of the I/O stack that it is attached to.
+    /// Bus of the I/O stack to which the device is attached.
     pub root: RootBus,
-    /// Bridges on the way, the root port first. Behind a VMD, whose root ports are in a domain of their own, it begins with
-    /// those.
+    /// Bridges above the device, the root port first. Behind a VMD, whose root ports are in a separate
+    /// domain, the list begins with those root ports.
     pub above: Vec<Bdf>,
 }
 
 impl Device {
-    /// What it is, in a word or two.
+    /// Returns the kind of device, in a word or two.
     pub fn word(&self) -> &'static str {
         class::word(self.class, self.vendor, self.device)
     }
 
-    /// Where its traffic enters the stack: its root port, or itself if it is attached to the root bus.
+    /// Returns the port where its traffic enters the stack: its root port, or itself if it is attached to the
+    /// root bus.
     pub fn port(&self) -> Bdf {
         self.above.first().copied().unwrap_or(self.bdf)
     }
 
-    /// Is it part of the way and not an end of it?
+    /// Returns whether the device is a part of the path, and not an endpoint.
     pub fn is_infrastructure(&self) -> bool {
         class::is_infrastructure(self.class, self.vendor, self.device)
     }
 
-    /// Can devices stand behind it?
+    /// Returns whether other devices can be attached below it.
     pub const fn is_port(&self) -> bool {
         class::is_port(self.class)
     }
@@ -97,7 +98,7 @@ impl Device {
             vendor: u16::try_from(hexadecimal("vendor")?).ok()?,
             device: u16::try_from(hexadecimal("device")?).ok()?,
             driver: last("driver"),
-            // -1: the firmware does not say.
+            // -1: the firmware does not report a node.
             node: text("numa_node").and_then(|node| node.parse().ok()),
             iommu_group: link("iommu_group").and_then(|path| path.file_name()?.to_str()?.parse().ok()),
             translation: Translation::read(root, &folder),
@@ -115,10 +116,10 @@ impl Device {
     }
 }
 
-/// The root bus and the bridges that a path below `/sys/devices` goes through to `bdf`.
+/// Returns the root bus and the bridges in a path below `/sys/devices` to `bdf`.
 ///
-/// `pci0000:64/0000:64:00.5/pci10000:00/10000:00:02.0/10000:01:00.0`: behind a VMD (64:00.5) a domain of its own begins,
-/// whose root ports are those of the stack. The stack is that of the first root bus.
+/// `pci0000:64/0000:64:00.5/pci10000:00/10000:00:02.0/10000:01:00.0`: behind a VMD (64:00.5) a separate
+/// domain begins. Its root ports are those of the stack. The stack is that of the first root bus.
 fn way(path: &Path, bdf: Bdf) -> (Option<RootBus>, Vec<Bdf>) {
     let (mut stack, mut above) = (None, Vec::new());
     for component in path.components().filter_map(|component| component.as_os_str().to_str()) {
@@ -135,14 +136,15 @@ fn way(path: &Path, bdf: Bdf) -> (Option<RootBus>, Vec<Bdf>) {
     (stack, above)
 }
 
-/// The PCI function that a path below `/sys/devices` belongs to: the last in it.
+/// Returns the PCI function that a path below `/sys/devices` belongs to: the last in it.
 pub(super) fn bdf_of(path: &Path) -> Option<Bdf> {
     path.components().rev().find_map(|component| Bdf::of_component(component.as_os_str().to_str()?))
 }
 
-/// All PCI functions below `root`, by address. Without PCI there are none; one that vanishes meanwhile is left out.
+/// Returns all PCI functions below `root`, by address. Without PCI there are none. A function that vanishes
+/// during the read is left out.
 ///
-/// Not to be read often: newer kernels wake a device that sleeps to read its link.
+/// The devices must not be read often: newer kernels wake a sleeping device to read its link.
 pub(super) fn read(root: &Path) -> Vec<Device> {
     let names = super::names(&root.join(FOLDER)).into_iter();
     let mut devices: Vec<Device> = names
@@ -153,11 +155,11 @@ pub(super) fn read(root: &Path) -> Vec<Device> {
     devices
 }
 
-/// A double word of a device's configuration space. Needs CAP_SYS_ADMIN beyond byte 64.
+/// Reads a double word of a device's configuration space. Needs CAP_SYS_ADMIN beyond byte 64.
 ///
 /// # Errors
 ///
-/// The file cannot be opened, or ends before the word: that is how the kernel refuses.
+/// The file cannot be opened, or ends before the word, which is how the kernel refuses.
 pub(super) fn configuration(root: &Path, bdf: Bdf, offset: u64) -> io::Result<u32> {
     let file = File::open(root.join(FOLDER).join(bdf.to_string()).join("config"))?;
     let mut word = [0; 4];
@@ -165,32 +167,33 @@ pub(super) fn configuration(root: &Path, bdf: Bdf, offset: u64) -> io::Result<u3
     Ok(u32::from_le_bytes(word))
 }
 
-/// What stands between a device and memory.
+/// Translation between a device and memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Translation {
-    /// The IOMMU, as `/sys/class/iommu` has it: `dmar3`, `ivhd0`.
+    /// IOMMU, as named in `/sys/class/iommu`: `dmar3`, `ivhd0`.
     #[serde(with = "exact")]
     pub iommu: Untrusted,
-    /// What it does with the device's addresses.
+    /// Handling of the device's addresses.
     pub domain: Domain,
 }
 
-/// What an IOMMU does with addresses.
+/// Handling of addresses by an IOMMU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Domain {
-    /// Looks them up in tables: `DMA`, `DMA-FQ`, or `unmanaged`, whose tables a driver such as VFIO keeps.
+    /// The IOMMU translates them by tables: `DMA`, `DMA-FQ`, or `unmanaged`, for which a driver such as VFIO
+    /// keeps the tables.
     Paging,
-    /// Lets them through as they are.
+    /// The IOMMU passes them unchanged.
     Identity,
-    /// Refuses them: no driver has the device.
+    /// The IOMMU refuses them: no driver has the device.
     Blocked,
-    /// The kernel does not say.
+    /// The kernel does not report it.
     Unknown,
 }
 
 impl Translation {
-    /// Of the device whose folder is `folder` below `root`; none where no IOMMU stands before it.
+    /// Reads the translation of the device at `folder` below `root`. Returns `None` without an IOMMU.
     pub(super) fn read(root: &Path, folder: &str) -> Option<Self> {
         let target = fs::read_link(root.join(folder).join("iommu")).ok()?;
         let domain = match attribute(root, &format!("{folder}/iommu_group/type")).as_deref() {
@@ -202,10 +205,11 @@ impl Translation {
         Some(Self { iommu: Untrusted::from(target.file_name()?), domain })
     }
 
-    /// Its PMU: the kind, and the PMU's name. None for kinds that are told apart by something else than a PCI address.
+    /// Returns the kind and the name of the IOMMU's PMU. Returns `None` for kinds that are not identified by
+    /// a PCI address.
     ///
-    /// Intel's is called as the IOMMU (`iommu->name`, drivers/iommu/intel/perfmon.c); AMD's are numbered in the order in which
-    /// the IOMMUs are (`get_amd_iommu`, drivers/iommu/amd/init.c).
+    /// Intel's PMU has the name of the IOMMU (`iommu->name`, drivers/iommu/intel/perfmon.c). AMD's are
+    /// numbered in the order of the IOMMUs (`get_amd_iommu`, drivers/iommu/amd/init.c).
     pub fn pmu(&self) -> Option<(&'static str, String)> {
         let name = std::str::from_utf8(self.iommu.as_bytes()).ok()?;
         let number = |prefix: &str| name.strip_prefix(prefix)?.parse::<u32>().ok();

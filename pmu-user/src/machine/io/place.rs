@@ -1,5 +1,5 @@
-//! Where CPUs and NUMA nodes are, which socket and die; and how many instances of uncore PMUs there are, by kind: `uncore_cha_0` to
-//! `uncore_cha_39` are one kind.
+//! Places of CPUs and NUMA nodes: socket and die. Also numbers of uncore PMU instances by kind:
+//! `uncore_cha_0` to `uncore_cha_39` are one kind.
 
 use std::{collections::BTreeSet, path::Path};
 
@@ -11,23 +11,23 @@ use crate::machine::{
     pmu::catalog::{Catalog, Entry, PmuCpus},
 };
 
-/// Sockets and dies of the CPUs that are online, and NUMA nodes.
+/// Sockets and dies of the online CPUs, and NUMA nodes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Places {
-    /// By number.
+    /// CPUs by number.
     cpus: Vec<(Cpu, Die)>,
-    /// By number.
+    /// Nodes by number.
     nodes: Vec<NumaNode>,
 }
 
-/// A die of a socket, by the numbers that the kernel has for them.
+/// A die of a socket, by the kernel's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Die {
     pub(super) socket: u32,
     die: u32,
 }
 
-/// A NUMA node, as far as its files say.
+/// A NUMA node, as far as its files describe it.
 #[derive(Clone, Debug)]
 pub(super) struct NumaNode {
     pub(super) id: u32,
@@ -74,27 +74,29 @@ impl Places {
         self.cpus.iter().find(|(known, _)| *known == cpu).map(|(_, die)| *die)
     }
 
-    /// The die that the kernel counts as the `index`th: by socket and die (`topology_get_logical_id`,
-    /// arch/x86/kernel/cpu/topology.c, 6.9). Older kernels count them as they start, which is the same order.
+    /// Returns the die with the kernel's number `index`: by socket and die (`topology_get_logical_id`,
+    /// arch/x86/kernel/cpu/topology.c, 6.9). Older kernels number them as they start, which is the same
+    /// order.
     pub(super) fn die(&self, index: u32) -> Option<Die> {
         let dies: BTreeSet<Die> = self.cpus.iter().map(|(_, die)| *die).collect();
         dies.into_iter().nth(index as usize)
     }
 
-    /// The only die of a socket; none if it has several.
+    /// Returns the only die of a socket. Returns `None` if it has several.
     pub(super) fn die_of_socket(&self, socket: u32) -> Option<Die> {
         let dies: BTreeSet<Die> =
             self.cpus.iter().map(|(_, die)| *die).filter(|die| die.socket == socket).collect();
         if dies.len() == 1 { dies.first().copied() } else { None }
     }
 
-    /// The socket of a NUMA node: that of its CPUs. None for memory without CPUs.
+    /// Returns the socket of a NUMA node: that of its CPUs. Returns `None` for memory without CPUs.
     pub(super) fn socket_of_node(&self, node: u32) -> Option<u32> {
         let node = self.nodes.iter().find(|known| known.id == node)?;
         self.die_of(*node.cpus.first()?).map(|die| die.socket)
     }
 
-    /// The socket of devices that are said to be near these nodes; the only socket, whatever they say.
+    /// Returns the socket of devices that are reported to be near these nodes. On a host with one socket
+    /// returns that one in any case.
     pub(super) fn socket_of(&self, nodes: impl Iterator<Item = Option<u32>>) -> Option<u32> {
         let sockets = self.sockets();
         if sockets.len() == 1 {
@@ -105,26 +107,26 @@ impl Places {
     }
 }
 
-/// `Node 0 MemTotal:       131072 kB`.
+/// Parses `Node 0 MemTotal:       131072 kB`.
 fn total_bytes(meminfo: &str) -> Option<u64> {
     let line = meminfo.lines().find(|line| line.contains(" MemTotal:"))?;
     let (_, amount) = line.split_once(" MemTotal:")?;
     amount.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// UncorePmus of a kind.
+/// Uncore PMUs of a kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UncorePmus {
     /// Name of their PMUs, without the number.
     pub kind: String,
-    /// PMUs of the kind.
+    /// Number of PMUs of the kind.
     pub pmus: usize,
-    /// Instances: a PMU has one on each CPU of its cpumask.
+    /// Number of instances: a PMU has one on each CPU of its cpumask.
     #[serde(rename = "boxes")]
     pub instances: usize,
 }
 
-/// The CPUs of a PMU's cpumask; none for what counts in cores.
+/// Returns the CPUs of a PMU's cpumask. Returns none for a PMU that counts in cores.
 pub(super) fn cpus(pmu: &Entry) -> &[Cpu] {
     match &pmu.place {
         PmuCpus::Uncore(cpus) => cpus,
@@ -132,7 +134,7 @@ pub(super) fn cpus(pmu: &Entry) -> &[Cpu] {
     }
 }
 
-/// The kind of a PMU with this name: without the number at its end. (`amd_l3` has none.)
+/// Returns the kind of a PMU with this name: without the number at its end. (`amd_l3` has none.)
 pub(super) fn kind(name: &str) -> &str {
     let stem = name.trim_end_matches(|character: char| character.is_ascii_digit());
     match stem.strip_suffix('_') {
@@ -142,7 +144,7 @@ pub(super) fn kind(name: &str) -> &str {
     }
 }
 
-/// Kinds of uncore PMUs in the catalog, by name.
+/// Returns the kinds of uncore PMUs in the catalog, by name.
 pub(super) fn of(catalog: &Catalog) -> Vec<UncorePmus> {
     let mut kinds: Vec<UncorePmus> = Vec::new();
     for pmu in catalog.pmus.iter().filter(|pmu| matches!(pmu.place, PmuCpus::Uncore(_))) {

@@ -1,7 +1,9 @@
-//! Memory traffic of CPUs by group, where resctrl is mounted: the processor tags what its cores ask for with the group of the
-//! thread that runs, and counts by that tag at each L3 cache. What devices read and write carries no tag.
+//! Memory traffic of CPUs by group, where resctrl is mounted. The processor tags the requests of its cores
+//! with the group of the running thread, and counts by that tag at each L3 cache. Reads and writes of devices
+//! carry no tag.
 //!
-//! It is only read; nothing is mounted, and no group is made (Documentation/filesystems/resctrl.rst and fs/resctrl, v6.18).
+//! resctrl is only read: nothing is mounted, and no group is made (Documentation/filesystems/resctrl.rst and
+//! fs/resctrl, v6.18).
 
 #[cfg(test)]
 pub(crate) mod testing;
@@ -25,7 +27,7 @@ use crate::{
 };
 
 named! {
-    /// What the processor counts for a group.
+    /// Event that the processor counts for a group.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     pub enum MonitoringEvent {
@@ -35,76 +37,76 @@ named! {
     }
 }
 
-/// resctrl's monitoring.
+/// Monitoring by resctrl.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Monitoring {
-    /// Where it is mounted.
+    /// Mount point of resctrl.
     #[serde(with = "exact")]
     pub point: Untrusted,
-    /// What is counted, in the order in which counts stand in a [`Domain`].
+    /// Events, in the order of the counts in a [`Domain`].
     pub events: Vec<MonitoringEvent>,
-    /// Groups that can be told apart at a time, if the kernel says.
+    /// Groups that can be monitored at a time, if the kernel reports it.
     pub groups_max: Option<u32>,
 }
 
-/// A group of threads, and what was counted for it.
+/// A group of threads, and its counts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MonitoringGroup {
-    /// Inode of its folder: a group that is made anew under the same name has another.
+    /// Inode of the group's folder: a group that is made again under the same name has another.
     pub id: u64,
-    /// Path from the mount point: `/` is the default group, which everything is in that is in no other.
+    /// Path from the mount point. `/` is the default group, which contains everything that is in no other.
     #[serde(with = "exact")]
     pub path: Untrusted,
-    /// The control group that a monitoring group is in.
+    /// Control group that contains a monitoring group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<u64>,
-    /// What was counted at each L3 cache. A control group's counts hold those of its monitoring groups.
+    /// Counts at each L3 cache. A control group's counts include those of its monitoring groups.
     pub domains: Vec<Domain>,
-    /// The same, once more, after its monitoring groups were read; empty if it has none.
+    /// Counts read again after the monitoring groups of the group. Empty if it has none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub again: Vec<Domain>,
 }
 
 impl MonitoringGroup {
-    /// Is it the one that holds whatever is in no other?
+    /// Returns whether this is the default group, which contains everything that is in no other.
     pub fn is_default(&self) -> bool {
         self.path.as_bytes() == b"/"
     }
 }
 
-/// What was counted at one L3 cache, or at one of the nodes that share it (sub-NUMA clusters).
+/// Counts at one L3 cache, or at one of the nodes that share it (sub-NUMA clusters).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Domain {
-    /// The kernel's name of its folder: `mon_L3_00`, `mon_L3_00/mon_sub_L3_01`.
+    /// Name of the folder in the kernel: `mon_L3_00`, `mon_L3_00/mon_sub_L3_01`.
     #[serde(with = "exact")]
     pub name: Untrusted,
-    /// Bytes, in the order of [`Monitoring::events`].
+    /// Counts in bytes, in the order of [`Monitoring::events`].
     pub counts: Vec<Fact<u64>>,
 }
 
-/// Why nothing is monitored although the processor could.
+/// Reason why nothing is monitored although the processor supports it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MonitoringError {
-    /// Nobody has mounted it.
+    /// resctrl is not mounted.
     #[error("resctrl is not mounted")]
     NotMounted,
-    /// The kernel cannot mount it.
+    /// The kernel cannot mount resctrl.
     #[error("this kernel has no resctrl, although the processor counts by group")]
     NotBuilt,
-    /// Only allocation is there.
+    /// resctrl has allocation only.
     #[error("resctrl is mounted, but nothing is monitored at the L3 caches here")]
     NotMonitored,
-    /// The kernel's list of what is counted.
+    /// The kernel's list of events cannot be read.
     #[error("{0}")]
     Unreadable(String),
 }
 
 impl MonitoringError {
-    /// The least that would help, if it is known.
+    /// Returns the smallest remedy, if one is known.
     pub const fn fix(&self) -> Option<&'static str> {
         match self {
             Self::NotMounted => Some(
-                "`mount -t resctrl resctrl /sys/fs/resctrl`, then a group for what is to be told apart \
+                "`mount -t resctrl resctrl /sys/fs/resctrl`, then a group for each set of threads \
                  (`mkdir /sys/fs/resctrl/mon_groups/NAME`, its threads into the group's `tasks`)",
             ),
             Self::NotBuilt => Some("a kernel with CONFIG_X86_CPU_RESCTRL"),
@@ -112,18 +114,19 @@ impl MonitoringError {
         }
     }
 
-    /// The reason, and what would help.
+    /// Returns the reason, with its remedy.
     pub fn with_fix(&self) -> String {
         self.fix().map_or_else(|| self.to_string(), |fix| format!("{self}: {fix}"))
     }
 }
 
 impl Monitoring {
-    /// Where and what it is below `root`; none if `processor` does not count this and nothing is mounted.
+    /// Finds resctrl below `root`. Returns `None` if `processor` does not count by group and nothing is
+    /// mounted.
     ///
     /// # Errors
     ///
-    /// It cannot be had.
+    /// Monitoring is not available.
     pub fn find(root: &Path, processor: &Processor) -> Option<Result<Self, MonitoringError>> {
         let Some(point) = mounted(root) else {
             return processor.counts_by_group.then(|| Err(not_mounted(root)));
@@ -145,7 +148,8 @@ impl Monitoring {
         }))
     }
 
-    /// Every group with its counts, the default group first. One that vanishes meanwhile is left out.
+    /// Returns every group with its counts, the default group first. A group that vanishes during the read is
+    /// left out.
     pub fn groups(&self, root: &Path) -> Vec<MonitoringGroup> {
         let domains = self.domains(root);
         let mut paths = vec![PathBuf::from("/")];
@@ -157,7 +161,8 @@ impl Monitoring {
             let of = Some(group.id);
             let read: Vec<MonitoringGroup> =
                 inside.iter().filter_map(|path| self.group(root, path, of, &domains)).collect();
-            // What its monitoring groups count meanwhile lies between the two readings. One that vanished is in the first only.
+            // Counts of the monitoring groups, read in between, lie between the two readings. A group that
+            // vanished is in the first reading only.
             if !inside.is_empty() {
                 group.again = self.counts(root, &path, &domains);
             }
@@ -167,14 +172,15 @@ impl Monitoring {
         groups
     }
 
-    /// Threads of a group, as `/proc` numbers them; those of a control group hold those of its monitoring groups. None if
-    /// it is gone.
+    /// Returns the threads of a group, as numbered in `/proc`. Those of a control group include those of its
+    /// monitoring groups. Returns `None` if the group is gone.
     pub fn threads(&self, root: &Path, group: &MonitoringGroup) -> Option<Vec<u32>> {
         let list = text(&self.folder(root, &group.path.to_path()).join("tasks")).ok()?;
         Some(list.lines().filter_map(|line| line.parse().ok()).collect())
     }
 
-    /// CPUs on which threads of the default group count for this one, as the kernel lists them; empty if there are none.
+    /// Returns the CPUs on which threads of the default group count for this group, as the kernel lists them.
+    /// Empty if there are none.
     pub fn cpus(&self, root: &Path, group: &MonitoringGroup) -> String {
         read_line(&self.folder(root, &group.path.to_path()), "cpus_list").unwrap_or_default()
     }
@@ -183,14 +189,14 @@ impl Monitoring {
         path_below(root, &self.point).join(below(path))
     }
 
-    /// Groups in the folder at this path.
+    /// Returns the groups in the folder at this path.
     fn inside(&self, root: &Path, path: &Path) -> impl Iterator<Item = PathBuf> {
         let (folder, path) = (self.folder(root, path), path.to_owned());
         let is_group = move |name: &OsString| folder.join(name).join("tasks").is_file();
         names(&self.folder(root, &path)).into_iter().filter(is_group).map(move |name| path.join(name))
     }
 
-    /// Where counts are, from a group's folder: the same in every group.
+    /// Returns the paths of the counts from a group's folder, which are the same in every group.
     fn domains(&self, root: &Path) -> Vec<PathBuf> {
         let data = path_below(root, &self.point).join("mon_data");
         let mut domains = Vec::new();
@@ -200,7 +206,7 @@ impl Monitoring {
                 .filter(|name| name.as_bytes().starts_with(b"mon_sub_L3_"))
                 .map(|name| Path::new(&cache).join(name))
                 .collect();
-            // The sum of a cache's nodes leaves out one that cannot be read, without a word.
+            // The sum of a cache silently leaves out a node that cannot be read.
             if nodes.is_empty() {
                 domains.push(PathBuf::from(cache));
             } else {
@@ -234,7 +240,7 @@ impl Monitoring {
     }
 }
 
-/// Where the first resctrl is mounted.
+/// Returns the mount point of the first resctrl mount.
 fn mounted(root: &Path) -> Option<Untrusted> {
     let mounts = mount::of_process(root, "self").ok()?;
     mounts.into_iter().find(|mount| mount.kind == b"resctrl").map(|mount| mount.point)
@@ -249,16 +255,16 @@ fn not_mounted(root: &Path) -> MonitoringError {
     }
 }
 
-/// One number, or the word that stands for it (fs/resctrl/ctrlmondata.c, `rdtgroup_mondata_show`).
+/// Reads a number, or the word in its place (fs/resctrl/ctrlmondata.c, `rdtgroup_mondata_show`).
 fn count(path: &Path) -> Fact<u64> {
     let why = match text(path) {
         Ok(text) => match text.trim() {
             "Unavailable" => "the hardware has no count now (Unavailable)",
             "Unassigned" => "the group has no counter of the hardware (Unassigned; see mbm_L3_assignments)",
-            "Error" => "the hardware refused to tell (Error)",
+            "Error" => "the hardware reported an error (Error)",
             number => match number.parse() {
                 Ok(bytes) => return Fact::Known(bytes),
-                Err(_) => "the kernel says no number",
+                Err(_) => "the kernel returned no number",
             },
         },
         Err(error) => return Fact::Missing(format!("its count cannot be read: {}", error.kind())),

@@ -1,7 +1,8 @@
-//! From a PCI device to the counters that see its traffic: its root bus belongs to an I/O stack, whose uncore PMU counts by part.
+//! Mapping of PCI devices to the counters of their traffic: the root bus of a device belongs to an I/O stack,
+//! whose uncore PMU counts by part.
 //!
-//! Who says so is part of the answer: the kernel (`die*` attributes of `uncore_iio_*`), a table of ours, or traffic that
-//! agreed ([`super::verify`]). Where nobody does, the stack is not known, with the reason.
+//! Each mapping has a source: the kernel (`die*` attributes of `uncore_iio_*`), a built-in table, or
+//! correlated traffic ([`super::verify`]). Without a source, the stack is not known, with the reason.
 
 #[cfg(test)]
 mod tests;
@@ -23,40 +24,40 @@ use crate::machine::{
     pmu::catalog::{Catalog, Entry, PmuCpus},
 };
 
-/// An uncore PMU on one die: where its events are to be opened.
+/// An uncore PMU on one die: the place where its events are to be opened.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Unit {
     /// Name of the PMU: `uncore_iio_2`. Its IRP has the same number.
     pub pmu: String,
-    /// The CPU of its cpumask that stands for the die.
+    /// CPU of its cpumask that stands for the die.
     pub cpu: Cpu,
 }
 
-/// An I/O stack: what is attached to one root bus.
+/// An I/O stack: everything that is attached to one root bus.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stack {
-    /// The bus.
+    /// Root bus of the stack.
     pub bus: RootBus,
-    /// The socket, where that is known.
+    /// Socket of the stack, where it is known.
     pub socket: Option<u32>,
-    /// The uncore PMU that counts it.
+    /// Uncore PMU that counts the stack.
     pub unit: Mapping<Unit>,
 }
 
-/// Where traffic enters a stack: a root port, or a device on the root bus.
+/// Entry point of traffic into a stack: a root port, or a device on the root bus.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Port {
-    /// Its address.
+    /// Address of the port.
     pub bdf: Bdf,
-    /// Its stack.
+    /// Root bus of its stack.
     pub bus: RootBus,
-    /// The parts of the stack that count it. All that is behind it shares them.
+    /// Parts of the stack that count the port. All devices below it share them.
     pub parts: Mapping<Vec<u32>>,
-    /// What is behind it, or itself: devices that move data, by address.
+    /// Devices below the port, or itself: devices that move data, by address.
     pub devices: Vec<Bdf>,
 }
 
-/// What the mapping is read from.
+/// Sources of the mapping.
 pub(super) struct Reader<'a> {
     pub(super) root: &'a Path,
     pub(super) catalog: &'a Catalog,
@@ -64,7 +65,7 @@ pub(super) struct Reader<'a> {
     pub(super) devices: &'a [Device],
 }
 
-/// A root bus, its uncore PMU, and the die where that uncore PMU is; or why not.
+/// Root bus, its uncore PMU, and the die of that PMU, or the reason why these are unknown.
 type Found = (RootBus, Result<(u32, place::Die), String>);
 
 impl Reader<'_> {
@@ -114,7 +115,7 @@ impl Reader<'_> {
             let number = unit.and_then(|unit| number(&unit.pmu));
             let parts = match self.devices.iter().find(|device| device.bdf == bdf) {
                 Some(port) if counted || family.rule().is_none() => parts::of(family, die, port, number),
-                Some(_) => Mapping::Unknown("the kernel has no counters that tell parts apart".to_owned()),
+                Some(_) => Mapping::Unknown("the kernel has no counters that distinguish parts".to_owned()),
                 None => Mapping::Unknown("its root port is hidden".to_owned()),
             };
             Some(Port { bdf, bus, parts, devices: devices.iter().map(|device| device.bdf).collect() })
@@ -130,7 +131,7 @@ impl Reader<'_> {
         self.stacks().any(|(_, pmu)| !pmu.dies.is_empty())
     }
 
-    /// The uncore PMU of every bus for which somebody says it.
+    /// Returns the uncore PMU of every bus for which there is a source.
     fn instances(&self, family: Family, die: Option<Die>) -> Result<Vec<Found>, String> {
         if self.stacks().next().is_none() {
             return Err(match family {
@@ -148,7 +149,7 @@ impl Reader<'_> {
             Family::SapphireRapids | Family::EmeraldRapids | Family::GraniteRapids => {
                 self.of_bus_numbers(family, die)
             }
-            _ => Err("neither the kernel nor a table says which stack is which on this processor".to_owned()),
+            _ => Err("neither the kernel nor a table identifies the stacks of this processor".to_owned()),
         }
     }
 
@@ -169,7 +170,7 @@ impl Reader<'_> {
         found
     }
 
-    /// A word of every device of Intel's with this number. Needs CAP_SYS_ADMIN.
+    /// Reads a word of every Intel device with this number. Needs CAP_SYS_ADMIN.
     fn config(&self, device: u16, offset: u64) -> impl Iterator<Item = (&Device, Result<u32, String>)> {
         let wanted = move |known: &&Device| (known.vendor, known.device) == (super::class::INTEL, device);
         self.devices.iter().filter(wanted).map(move |device| (device, self.word(device.bdf, offset)))
@@ -194,13 +195,13 @@ impl Reader<'_> {
         for (package, valid) in self.config(device, valid) {
             let valid = valid?;
             let table = family.by_bus_number(die);
-            let table = table.ok_or("how this processor is made is not known, so neither are its stacks")?;
+            let table = table.ok_or("the layout of this processor is unknown, and so are its stacks")?;
             let socket = self.places.socket_of(std::iter::once(package.node));
             let place = socket.and_then(|socket| self.places.die_of_socket(socket));
             for &(index, number) in table.iter().filter(|(index, _)| valid >> index & 1 == 1) {
                 let word = self.word(package.bdf, words[index as usize / 4])?;
                 let bus = word.to_le_bytes()[index as usize % 4];
-                let place = place.ok_or_else(|| format!("nothing says which socket {} is in", package.bdf));
+                let place = place.ok_or_else(|| format!("the socket of {} is unknown", package.bdf));
                 let place = place.map(|place| (number, place));
                 let domain = package.bdf.domain;
                 found.push((RootBus { domain, bus }, place.clone()));
@@ -214,7 +215,8 @@ impl Reader<'_> {
                 "the device that knows this processor's buses (8086:{device:04x}) is hidden"
             ));
         }
-        // A bus that has a number of its own belongs to that; one that is not there to no stack.
+        // A bus with an entry in the table belongs to that entry. A bus that does not exist belongs to no
+        // stack.
         following.retain(|(bus, _)| self.devices.iter().any(|device| device.root == *bus));
         found.extend(following);
         Ok(found)
@@ -225,7 +227,7 @@ impl Reader<'_> {
         for (device, word) in self.config(STACK_NUMBER.0, STACK_NUMBER.1) {
             let stack = word? >> 4 & 7;
             let Some((_, number)) = ICELAKE_D.iter().find(|(known, _)| *known == stack) else { continue };
-            let die = self.places.die(0).ok_or_else(|| "no CPU says where it is".to_owned());
+            let die = self.places.die(0).ok_or_else(|| "no CPU of die 0 is online".to_owned());
             found.push((device.root, die.map(|die| (*number, die))));
         }
         if found.is_empty() {
@@ -235,7 +237,8 @@ impl Reader<'_> {
         }
     }
 
-    /// NVIDIA's Grace has a PMU for all root ports of a socket, named after it.
+    /// Returns the PMU of NVIDIA's Grace, which has one for all root ports of a socket, named after the
+    /// socket.
     fn by_socket(&self, socket: Option<u32>) -> Option<(Unit, MappingSource)> {
         let name = format!("nvidia_pcie_pmu_{}", socket?);
         let PmuCpus::Uncore(cpus) = &self.catalog.pmus.iter().find(|pmu| pmu.name == name)?.place else {
@@ -259,7 +262,7 @@ impl Reader<'_> {
     }
 }
 
-/// Number of an I/O stack's PMU.
+/// Returns the number of an I/O stack's PMU.
 fn number(pmu: &str) -> Option<u32> {
     pmu.strip_prefix("uncore_iio_")?.parse().ok()
 }

@@ -1,19 +1,20 @@
-//! Facts about I/O stacks that neither the kernel nor the hardware tells: which number the counters of a stack have, by
-//! the number that the processor gives the stack's bus.
+//! Facts about I/O stacks that neither the kernel nor the hardware reports: the numbers of their counters.
+//! The key is the number that the processor gives the stack's bus.
 //!
-//! Sources: Linux arch/x86/events/intel/uncore_snbep.c (bus 0), Intel PCM 0fae0de1 (the tables). Such tables have been wrong
-//! before, so what follows from them is labelled as such and can be verified against traffic ([`super::verify`]).
+//! Sources: Linux arch/x86/events/intel/uncore_snbep.c (bus 0), Intel PCM 0fae0de1 (the tables). Such tables
+//! have been wrong before, so results from them are labelled as such and can be verified against traffic
+//! ([`super::verify`]).
 
-/// Root ports with device numbers `first` to `last` are parts 0 and up.
+/// Rule of parts: root ports with device numbers `first` to `last` are parts 0 and up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rule {
     pub(super) first: u8,
     pub(super) last: u8,
-    /// Part of what is behind the chipset, on its stack.
+    /// Part of the devices behind the chipset, on its stack.
     pub(super) chipset: Option<u32>,
 }
 
-/// A family of processors whose stacks are numbered alike.
+/// A family of processors with the same numbering of stacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Family {
     /// Skylake and Cascade Lake servers.
@@ -22,22 +23,22 @@ pub(super) enum Family {
     Icelake,
     /// Ice Lake D.
     IcelakeD,
-    /// Snow Ridge.
+    /// Snow Ridge processors.
     SnowRidge,
-    /// Sapphire Rapids.
+    /// Sapphire Rapids processors.
     SapphireRapids,
-    /// Emerald Rapids.
+    /// Emerald Rapids processors.
     EmeraldRapids,
     /// Granite Rapids, Sierra Forest, Clearwater Forest.
     GraniteRapids,
-    /// AMD's Zen.
+    /// Zen processors of AMD.
     Zen,
-    /// Anything else.
+    /// Any other family.
     Other,
 }
 
 impl Family {
-    /// From what [`crate::machine::cpu::identity`] says.
+    /// Returns the family for an [`crate::machine::cpu::identity`].
     pub(super) fn of(identity: Option<&str>) -> Self {
         let Some(identity) = identity else { return Self::Other };
         let mut words = identity.split('-');
@@ -57,7 +58,8 @@ impl Family {
         }
     }
 
-    /// The uncore PMU whose stack has bus 0: the chipset is attached there. The kernel's map is right about bus 0 for it only.
+    /// Returns the uncore PMU of the stack with bus 0, to which the chipset is attached. The kernel's map is
+    /// correct about bus 0 for it only.
     pub(super) const fn chipset(self, die: Option<Die>) -> Option<u32> {
         match (self, die) {
             (Self::Skylake, _) => Some(0),
@@ -71,7 +73,7 @@ impl Family {
         }
     }
 
-    /// Uncore PMU of a stack by the number of its bus.
+    /// Returns the uncore PMUs of stacks by the numbers of their buses.
     pub(super) const fn by_bus_number(self, die: Option<Die>) -> Option<&'static [(u32, u32)]> {
         match (self, die) {
             (Self::SapphireRapids, Some(Die::Large)) => Some(&SPR_LARGE),
@@ -82,7 +84,8 @@ impl Family {
         }
     }
 
-    /// Root buses that follow the one with this number and belong to its stack: accelerators have one each.
+    /// Returns the number of root buses that follow the one with this number and belong to its stack:
+    /// accelerators have one each.
     pub(super) const fn buses_after(self, index: u32) -> u8 {
         match self {
             Self::SapphireRapids | Self::EmeraldRapids if index >= 8 => 3,
@@ -91,7 +94,7 @@ impl Family {
         }
     }
 
-    /// How parts follow from the device number of a root port.
+    /// Returns the rule by which parts follow from the device number of a root port.
     pub(super) const fn rule(self) -> Option<Rule> {
         match self {
             Self::Skylake => Some(Rule { first: 0, last: 3, chipset: None }),
@@ -103,7 +106,7 @@ impl Family {
     }
 }
 
-/// How a package is made: `CAPID4` bits 7:6 of device 8086:325b.
+/// Layout of a package: `CAPID4` bits 7:6 of device 8086:325b.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Die {
     /// Several large dies (XCC).
@@ -127,18 +130,19 @@ const SPR_LARGE: [(u32, u32); 10] =
 const SPR_MEDIUM: [(u32, u32); 7] = [(0, 0), (1, 1), (2, 2), (3, 10), (4, 4), (5, 5), (8, 3)];
 const EMR: [(u32, u32); 10] =
     [(0, 7), (1, 1), (2, 2), (3, 3), (4, 8), (5, 6), (8, 0), (9, 4), (10, 5), (11, 9)];
-// Buses 26 and 29 have uncore PMUs 10 and 13 where UPI ports serve as PCIe: nothing tells which, so they are left out.
+// Buses 26 and 29 have uncore PMUs 10 and 13 where UPI ports serve as PCIe. No source shows which, so they
+// are left out.
 const GNR: [(u32, u32); 11] =
     [(0, 0), (1, 2), (2, 3), (3, 4), (4, 5), (5, 7), (8, 1), (12, 6), (16, 14), (20, 9), (28, 8)];
-/// Uncore PMU of a stack by the number that the memory map of Ice Lake D has for it.
+/// Uncore PMU of a stack by its number in the memory map of Ice Lake D.
 pub(super) const ICELAKE_D: [(u32, u32); 6] = [(0, 2), (1, 5), (2, 1), (3, 0), (4, 3), (5, 4)];
 
-/// The device that knows a package's buses, and where: `CPUBUSNO_VALID`, then a byte a bus.
+/// Device with a package's bus numbers, and their offsets: `CPUBUSNO_VALID`, then a byte per bus.
 pub(super) const BUS_NUMBERS: (u16, u64, [u64; 8]) =
     (0x09a6, 0x1a0, [0x190, 0x194, 0x198, 0x19c, 0x1c0, 0x1c4, 0x1c8, 0x1cc]);
-/// The device that knows how the package is made, and where.
+/// Device with the layout of the package, and its offset.
 pub(super) const PACKAGE: (u16, u64) = (0x325b, 0x94);
-/// The device of Ice Lake D that says which stack its bus belongs to, and where: the number in bits 6:4.
+/// Device of Ice Lake D with the stack number of its bus, and its offset: the number is in bits 6:4.
 pub(super) const STACK_NUMBER: (u16, u64) = (0x09a2, 0x3f4);
 
 #[cfg(test)]

@@ -1,24 +1,26 @@
-//! Which part of a stack counts which port, from traffic alone: what moves together belongs together.
+//! Assignment of ports to the parts of a stack that count them, from traffic alone: a port and a part belong
+//! together if their traffic correlates.
 //!
-//! Pure. The bytes of a port are those of its disks and interfaces, which the kernel counts; the bytes of a part are the
-//! hardware's. A table that says who belongs to whom can be wrong, traffic cannot, but two ports may be busy in step: then
-//! nothing is inferred.
+//! The module is pure. The bytes of a port are those of its disks and interfaces, which the kernel counts.
+//! The bytes of a part are the hardware's. A table of assignments can be wrong, traffic cannot. Two ports may
+//! be busy in step: then nothing is inferred.
 
 use std::collections::BTreeMap;
 
-/// Intervals that it takes at least.
+/// Least number of intervals.
 pub const INTERVALS_MIN: u64 = 20;
-/// Correlation that it takes at least.
+/// Least correlation of an assignment.
 pub const CORRELATION_MIN: f64 = 0.95;
-/// Share of a port's bytes that its part must have counted at least: hardware sees all of them, and more (descriptors,
-/// headers), but not quite in the same intervals.
+/// Least share of a port's bytes that its part must have counted. Hardware counts all of them, and more
+/// (descriptors, headers), but not quite in the same intervals.
 const SHARE_MIN: f64 = 0.8;
-/// Bytes of the largest unit that counters of stacks count in.
+/// Bytes of the largest unit of stack counters.
 const UNIT_MAX: f64 = 64.0;
 /// Quantile of the normal distribution that leaves 2.5 % on each side.
 const Z: f64 = 1.96;
 
-/// What ports moved and what parts counted, compared. As large after a day as after a minute: sums, not the intervals.
+/// Comparison of the traffic of ports and the counts of parts. It stores sums, not intervals: it is as large
+/// after a day as after a minute.
 #[derive(Clone, Debug)]
 pub struct Comparison<Q, P> {
     ports: BTreeMap<Q, OfPort<P>>,
@@ -30,43 +32,43 @@ impl<Q, P> Default for Comparison<Q, P> {
     }
 }
 
-/// What the numbers of parts are.
+/// Unit of the counts of parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartNumbers {
-    /// Bytes.
+    /// Counts are bytes.
     Bytes,
-    /// Units of up to 64 bytes, nobody knows exactly of how many.
+    /// Counts are units of up to 64 bytes, the exact size of which is unknown.
     Units,
 }
 
 impl PartNumbers {
-    /// Share of a port's bytes below which a part's number is too small.
+    /// Returns the share of a port's bytes below which a part's count is too small.
     const fn share_min(self) -> f64 {
         match self {
             Self::Bytes => SHARE_MIN,
-            // What is left tells the traffic from the messages that go with it.
+            // The rest distinguishes the traffic from the messages that accompany it.
             Self::Units => SHARE_MIN / UNIT_MAX,
         }
     }
 }
 
-/// What traffic says about a port.
+/// Result for a port, from traffic.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict<P> {
-    /// This part counts it.
+    /// The port is counted by this part.
     Inferred {
-        /// The part.
+        /// Part that counts the port.
         part: P,
         /// Correlation, [`CORRELATION_MIN`] to 1.
         r: f64,
     },
-    /// Nothing; the reason.
+    /// Nothing can be inferred, for this reason.
     Unknown(String),
 }
 
 impl<Q: Clone + Ord, P: Clone + Ord> Comparison<Q, P> {
-    /// Adds an interval: bytes of each port and what each part counted, of the same directions. A part that was not counted in
-    /// it is not among `parts`.
+    /// Adds an interval: the bytes of each port and the counts of each part, of the same directions. A part
+    /// that was not counted in the interval is not among `parts`.
     pub fn add(&mut self, ports: &[(Q, f64)], parts: &[(P, f64)]) {
         for (port, moved) in ports {
             let of_port = self
@@ -80,7 +82,7 @@ impl<Q: Clone + Ord, P: Clone + Ord> Comparison<Q, P> {
         }
     }
 
-    /// Finds the part of each port, by what the numbers of parts are.
+    /// Infers the part of each port. `counted` is the unit of the counts.
     pub fn infer(&self, counted: PartNumbers) -> Vec<(Q, Verdict<P>)> {
         let chosen: Vec<(&Q, Best<'_, P>)> =
             self.ports.iter().map(|(port, of_port)| (port, of_port.best(counted))).collect();
@@ -90,7 +92,7 @@ impl<Q: Clone + Ord, P: Clone + Ord> Comparison<Q, P> {
         };
         let verdict = |best: &Best<'_, P>| match best {
             Err(why) => Verdict::Unknown(why.clone()),
-            // A part has one port, whatever the figures say.
+            // A part has one port, whatever the figures.
             Ok((part, _)) if rivals(part) > 1 => {
                 Verdict::Unknown("another port moves data in step with it".to_owned())
             }
@@ -100,10 +102,10 @@ impl<Q: Clone + Ord, P: Clone + Ord> Comparison<Q, P> {
     }
 }
 
-/// The part that moves like a port, and how well, or why there is none.
+/// Part with the highest correlation to a port, and that correlation, or the reason why there is none.
 type Best<'a, P> = Result<(&'a P, f64), String>;
 
-/// A port by itself, and with each part in the intervals in which that was counted.
+/// Sums of a port alone, and with each part in the intervals in which the part was counted.
 #[derive(Clone, Debug)]
 struct OfPort<P> {
     alone: Sums,
@@ -143,16 +145,16 @@ impl<P> OfPort<P> {
     }
 }
 
-/// Is a correlation above the next by more than chance, at 95 %? Each with its number of intervals. By Fisher's
-/// transformation, whose variance is 1/(n−3) for each.
+/// Returns whether a correlation exceeds the next by more than chance, at 95 %. Each has its number of
+/// intervals. Uses Fisher's transformation, whose variance is 1/(n−3) for each.
 fn is_above((r, n): (f64, f64), (next, of_next): (f64, f64)) -> bool {
-    // 1 exactly would be infinitely far from anything.
+    // A correlation of exactly 1 would be infinitely far from any other.
     let z = |r: f64| r.clamp(-0.999_999, 0.999_999).atanh();
     z(r) - z(next) > Z * (1.0 / (n - 3.0) + 1.0 / (of_next - 3.0)).sqrt()
 }
 
-/// What a correlation of two series needs, kept up to date as they grow: what is left of large squares after a subtraction
-/// would be noise (Welford, Technometrics 4, 1962).
+/// Sums for a correlation of two series, updated as they grow. A difference of large sums of squares would be
+/// noise (Welford, Technometrics 4, 1962).
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
     intervals: u64,
@@ -173,9 +175,9 @@ impl Sums {
         self.products += before[0] * after[1];
     }
 
-    /// Pearson's correlation; `None` if either side does not change, or a number is none.
+    /// Returns Pearson's correlation. Returns `None` if either series is constant, or a number is not finite.
     fn correlation(&self) -> Option<f64> {
-        // What rounding leaves of a series that does not change.
+        // The rounding error of a constant series.
         let is_still =
             |side: usize| self.squares[side] <= (self.means[side] * 1e-9).powi(2) * self.intervals as f64;
         if is_still(0) || is_still(1) {
@@ -192,7 +194,7 @@ mod tests {
 
     use super::{Comparison, INTERVALS_MIN, PartNumbers, Sums, Verdict};
 
-    /// Bytes that look random and are the same on every run (splitmix64).
+    /// Returns bytes that look random and are the same on every run (splitmix64).
     fn load(seed: u64, intervals: usize) -> Vec<f64> {
         let mut state = seed;
         let mut next = || {
@@ -203,13 +205,13 @@ mod tests {
         (0..intervals).map(|_| next()).collect()
     }
 
-    /// What the hardware counts for it: a little more, and some of it later.
+    /// Returns the hardware's counts for the load: a little more, and some of it later.
     fn counted(bytes: &[f64], noise: u64) -> Vec<f64> {
         let noise = load(noise, bytes.len());
         bytes.iter().zip(noise).map(|(bytes, noise)| bytes * 1.05 + noise * 0.1).collect()
     }
 
-    /// Series of bytes, interval by interval, compared. What is not a number was not counted.
+    /// Compares series of bytes, interval by interval. NaN means that the interval was not counted.
     fn infer<Q: Copy + Ord, P: Copy + Ord>(
         ports: &[(Q, Vec<f64>)],
         parts: &[(P, Vec<f64>)],
@@ -236,7 +238,7 @@ mod tests {
         sums
     }
 
-    /// Pearson's correlation as it is written down.
+    /// Returns Pearson's correlation by its definition.
     fn of_series(a: &[f64], b: &[f64]) -> f64 {
         let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
         let (mean_a, mean_b) = (mean(a), mean(b));
@@ -377,7 +379,7 @@ mod tests {
 
         #[test]
         fn sums_say_what_the_series_would(seed: u64, intervals in 3_usize..60, above in 0_u32..40) {
-            // Far from 0 and little changed, as bytes of a busy port are.
+            // Far from 0 and with little change, as the bytes of a busy port are.
             let far: Vec<f64> = load(seed, intervals).iter().map(|bytes| bytes + f64::from(above) * 1e9).collect();
             let near = counted(&load(seed, intervals), !seed);
             let (found, expected) = (sums(&far, &near).correlation().unwrap(), of_series(&far, &near));

@@ -1,6 +1,7 @@
-//! What was found in `/proc/kallsyms`, kept until the kernel starts anew: the kernel makes that file as it is read, which takes it longer than
-//! anything else of a start but the programs' verification. It is kept where only this user can write, and nobody else read: addresses
-//! of the kernel are secrets. Whatever is not as it was left is as if it were not there.
+//! Cache of addresses found in `/proc/kallsyms`, kept until the kernel is restarted. The kernel generates
+//! that file while it is read, which takes longer than any other part of a start except the verification of
+//! the BPF programs. Only this user can write to the cache or read it: addresses of the kernel are secrets. A
+//! file that was changed is treated as missing.
 
 use std::{
     fs::{DirBuilder, File, OpenOptions},
@@ -13,13 +14,13 @@ use rustix::fs::OFlags;
 
 use crate::machine::read_line;
 
-/// The folder, in root's or the user's own of what lives as long as the system runs.
+/// Folder of the cache, in root's or the user's runtime folder, which lives as long as the system runs.
 const FOLDER: &str = "pmbpf";
 const FILE: &str = "kernel-functions";
-/// A line a list, and the kernel's.
+/// Bytes of the file, at most: a line per list, and the kernel's.
 const BYTES_MAX: u64 = 4096;
 
-/// Where addresses are kept, and of which start of the kernel.
+/// Location of the cache, and the boot id of the kernel.
 #[derive(Debug)]
 pub(super) struct Place {
     folder: PathBuf,
@@ -27,7 +28,8 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// The place of this user on the machine that runs; `None` for a captured one, and where the user has none.
+    /// Returns this user's location on the running machine. Returns `None` for a captured machine, and where
+    /// the user has no runtime folder.
     pub(super) fn of(root: &Path) -> Option<Self> {
         if root != Path::new("/") {
             return None;
@@ -44,7 +46,7 @@ impl Place {
         own.is_absolute().then(|| Self { folder: own.join(FOLDER), boot: boot.trim().to_owned() })
     }
 
-    /// Addresses of the first function of each list, if they are kept.
+    /// Returns the addresses of the first function of each list, if they are kept.
     pub(super) fn recall<const N: usize>(&self, lists: &[&[&str]; N]) -> Option<[u64; N]> {
         let mut text = String::new();
         let file = self.open(OpenOptions::new().read(true))?;
@@ -62,7 +64,7 @@ impl Place {
         lines.next().is_none().then_some(found)
     }
 
-    /// Keeps them. What cannot be kept has to be found again.
+    /// Keeps the addresses. If they cannot be kept, they have to be found again.
     pub(super) fn keep<const N: usize>(&self, lists: &[&[&str]; N], found: &[u64; N]) {
         let each = lists.iter().zip(found).map(|(list, address)| format!("{} {address:x}\n", name(list)));
         let text = format!("{}\n{}", self.boot, each.collect::<String>());
@@ -70,7 +72,7 @@ impl Place {
         if !self.has_folder() {
             return;
         }
-        // One that is not to be trusted gives way, and of two runs that begin together each writes a file of its own.
+        // An untrusted file is replaced. Two runs that begin at the same time each write a separate file.
         let new = self.folder.join(format!("{FILE}.{}", std::process::id()));
         let flags = OFlags::NOFOLLOW.bits().cast_signed();
         let made = OpenOptions::new().write(true).create_new(true).mode(0o600).custom_flags(flags).open(&new);
@@ -82,12 +84,12 @@ impl Place {
         }
     }
 
-    /// Is there the folder, and is it this user's alone?
+    /// Returns whether the folder exists, and is accessible to this user only.
     fn has_folder(&self) -> bool {
         self.folder.symlink_metadata().is_ok_and(|folder| folder.is_dir() && is_ours(&folder))
     }
 
-    /// The file, if it and its folder are this user's, and nobody else may write to them.
+    /// Opens the file, if it and its folder are accessible to this user only.
     fn open(&self, options: &mut OpenOptions) -> Option<File> {
         let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
         let file = options.custom_flags(flags).open(self.folder.join(FILE)).ok()?;
@@ -96,12 +98,12 @@ impl Place {
     }
 }
 
-/// Is it this user's, and for nobody else?
+/// Returns whether this user is the owner, and no other user has access.
 fn is_ours(what: &std::fs::Metadata) -> bool {
     what.uid() == rustix::process::geteuid().as_raw() && what.mode() & 0o077 == 0
 }
 
-/// A list, as it is kept.
+/// Returns the text of a list, as it is kept.
 fn name(list: &[&str]) -> String {
     list.join(",")
 }

@@ -1,27 +1,28 @@
-//! Where a PMU keeps the parts of an event in `perf_event_attr`, as its `format` files say: `config:0-7,32-35`.
+//! Positions of the terms of an event in `perf_event_attr`, as the `format` files of its PMU describe them:
+//! `config:0-7,32-35`.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A word of `perf_event_attr` that holds what is to be counted.
+/// A word of `perf_event_attr` that encodes the event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Word {
-    /// `config`.
+    /// The word `config`.
     Config,
-    /// `config1`.
+    /// The word `config1`.
     Config1,
-    /// `config2`.
+    /// The word `config2`.
     Config2,
-    /// `config3`, since Linux 6.3.
+    /// The word `config3`, since Linux 6.3.
     Config3,
 }
 
 impl Word {
-    /// All of them, in order.
+    /// The words, in order.
     pub const ALL: [Self; 4] = [Self::Config, Self::Config1, Self::Config2, Self::Config3];
 
-    /// Its name, in `format` files and in perf's event syntax.
+    /// Returns the name of the word, in `format` files and in perf's event syntax.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Config => "config",
@@ -31,7 +32,7 @@ impl Word {
         }
     }
 
-    /// The word of that name.
+    /// Returns the word of that name.
     pub fn of_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|word| word.name() == name)
     }
@@ -42,12 +43,12 @@ impl Word {
 pub struct Words(pub [u64; 4]);
 
 impl Words {
-    /// One of them.
+    /// Returns one of the words.
     pub const fn get(&self, word: Word) -> u64 {
         self.0[word as usize]
     }
 
-    /// Replaces one of them.
+    /// Replaces one of the words.
     pub const fn set(&mut self, word: Word, value: u64) {
         self.0[word as usize] = value;
     }
@@ -56,14 +57,15 @@ impl Words {
 /// The bits that a term of an event occupies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bits {
-    /// Which word.
+    /// Word that contains the bits.
     pub word: Word,
-    /// Which bits of it. A value fills them from the lowest up, as perf does.
+    /// Bits within the word. A value fills them from the lowest up, as in perf.
     pub mask: u64,
 }
 
 impl Bits {
-    /// Parses a `format` file: a word, a colon, and bits or ranges of bits. `None` if it is anything else.
+    /// Parses a `format` file: a word, a colon, and bits or ranges of bits. Returns `None` for any other
+    /// text.
     pub fn parse(text: &str) -> Option<Self> {
         let (word, ranges) = text.trim().split_once(':')?;
         let mut mask = 0;
@@ -78,7 +80,7 @@ impl Bits {
         Some(Self { word: Word::of_name(word)?, mask })
     }
 
-    /// The largest value that fits.
+    /// Returns the largest value that fits.
     pub const fn max(&self) -> u64 {
         match self.mask.count_ones() {
             0 => 0,
@@ -86,7 +88,7 @@ impl Bits {
         }
     }
 
-    /// Puts `value` in its place; what stood there before is gone. `None` if it does not fit.
+    /// Stores `value` in the bits, replacing the previous value. Returns `None` if it does not fit.
     pub fn place(&self, value: u64, words: Words) -> Option<Words> {
         if value > self.max() {
             return None;
@@ -104,7 +106,7 @@ impl Bits {
         Some(words)
     }
 
-    /// Reads the value that stands in the bits.
+    /// Reads the value of the bits.
     pub const fn read(&self, words: &Words) -> u64 {
         let (mut rest, mut value, mut next) = (self.mask, 0, 0);
         while rest != 0 {
@@ -119,7 +121,7 @@ impl Bits {
 }
 
 impl fmt::Display for Bits {
-    /// The form of a `format` file.
+    /// Formats the bits as in a `format` file.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.word.name())?;
         let (mut bit, mut separator) = (0, ':');

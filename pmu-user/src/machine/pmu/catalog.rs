@@ -1,7 +1,8 @@
-//! Everything sysfs says about the PMUs: what their events are called and how an event is encoded.
+//! PMUs in sysfs: the names of their events and the encoding of an event.
 //!
-//! Read on demand, never part of a recording. Its text comes from drivers, modules or a captured folder, so every file
-//! and every list has a limit, and what is malformed is left out: a term that is missing then is an error that names it.
+//! They are read on demand, and are never part of a recording. Their text comes from drivers, modules or a
+//! captured folder, so every file and every list has a limit, and malformed text is left out. A term that is
+//! missing then is an error that names it.
 
 use std::{
     fs::File,
@@ -17,65 +18,65 @@ use crate::machine::{
     tracepoint::Tracepoints,
 };
 
-/// A sysfs file is at most a page.
+/// Longest sysfs file: a page.
 const FILE_BYTES_MAX: u64 = 4096;
-/// Entries of one folder that are looked at.
+/// Entries of one folder that are read, at most.
 const ENTRIES_MAX: usize = 8192;
 
 /// The PMUs of a host and its tracepoints.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Catalog {
-    /// By name; numbers in names count as numbers.
+    /// PMUs by name. Numbers in names compare as numbers.
     pub pmus: Vec<Entry>,
-    /// Tracepoints.
+    /// Tracepoints of the host.
     pub tracepoints: Tracepoints,
 }
 
 /// One PMU, in full.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// Name of its folder: letters, digits and `_-.` only.
+    /// Name of the folder: letters, digits and `_-.` only.
     pub name: String,
-    /// `perf_event_attr.type`.
+    /// Value of `perf_event_attr.type`.
     pub kind: u32,
-    /// Where its events can be opened.
+    /// CPUs on which its events can be opened.
     pub place: PmuCpus,
     /// Terms of its events, by name.
     pub terms: Vec<(String, Bits)>,
-    /// Events that the kernel has names for, by name.
+    /// Events that the kernel names, by name.
     pub events: Vec<Named>,
     /// Capabilities, by name.
     pub caps: Vec<(String, String)>,
-    /// What each die calls this uncore PMU: the I/O stack's root bus on some servers (`die0` holds `0000:16`).
+    /// Name of this uncore PMU by die: the I/O stack's root bus on some servers (`die0` holds `0000:16`).
     pub dies: Vec<(u32, String)>,
 }
 
-/// Where the events of a PMU can be opened.
+/// CPUs on which the events of a PMU can be opened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PmuCpus {
-    /// On any CPU and for any task.
+    /// Any CPU and any task.
     Anywhere,
-    /// For tasks, but only on these CPUs: one kind of core among several (`cpus`).
+    /// Tasks, but only on these CPUs: one core type among several (`cpus`).
     Cores(Vec<Cpu>),
-    /// On one of these CPUs each, never for a task: an uncore PMU (`cpumask`).
+    /// One of these CPUs each, never a task: an uncore PMU (`cpumask`).
     #[serde(rename = "Box")]
     Uncore(Vec<Cpu>),
 }
 
-/// An event that the kernel has a name for.
+/// An event that the kernel names.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Named {
-    /// Its name.
+    /// Name of the event.
     pub name: String,
-    /// Its terms, in perf's event syntax.
+    /// Terms of the event, in perf's event syntax.
     pub text: String,
-    /// What one count is worth, if not 1.
+    /// Factor of one count, if not 1.
     pub scale: Option<f64>,
     /// Unit of the scaled count.
     pub unit: Option<String>,
-    /// Counted once a package, whichever CPU it is read on.
+    /// The event counts once per package, on whichever CPU it is read.
     pub per_package: bool,
-    /// A level, not a count: differences mean nothing.
+    /// The event is a level, not a count: differences have no meaning.
     pub snapshot: bool,
 }
 
@@ -84,7 +85,7 @@ impl Catalog {
     ///
     /// # Errors
     ///
-    /// The folder cannot be listed. A PMU without a type, or whose name is no word, is left out.
+    /// The folder cannot be listed. A PMU without a type, or with a malformed name, is left out.
     pub fn read(root: &Path) -> io::Result<Self> {
         Self::read_those(root, |_| true)
     }
@@ -93,7 +94,7 @@ impl Catalog {
     ///
     /// # Errors
     ///
-    /// As [`Catalog::read`]'s.
+    /// The errors are those of [`Catalog::read`].
     pub fn read_cores(root: &Path) -> io::Result<Self> {
         Self::read_those(root, |name| is_core(name.as_bytes()))
     }
@@ -111,12 +112,12 @@ impl Catalog {
         Ok(Self { pmus, tracepoints: Tracepoints::find(root) })
     }
 
-    /// Do cores differ, so that each kind has a PMU of its own?
+    /// Returns whether cores differ, so that each core type has a separate PMU.
     pub fn has_core_types(&self) -> bool {
         self.cores().nth(1).is_some()
     }
 
-    /// PMUs of cores: more than one where the cores differ, large ones of Intel's hybrids first.
+    /// Returns the PMUs of cores: more than one where the cores differ, large ones of Intel's hybrids first.
     pub fn cores(&self) -> impl Iterator<Item = &Entry> {
         let cores = |large: bool| {
             self.pmus.iter().filter(move |pmu| pmu.is_core() && (pmu.name == "cpu_core") == large)
@@ -125,7 +126,7 @@ impl Catalog {
     }
 }
 
-/// Where the events of one PMU below `root` can be opened; `None` if there is no such PMU.
+/// Returns where the events of one PMU below `root` can be opened. Returns `None` if there is no such PMU.
 pub fn place(root: &Path, pmu: &str) -> Option<PmuCpus> {
     let folder = root.join(FOLDER).join(pmu);
     (is_word(pmu) && folder.is_dir()).then(|| place_of(&folder))
@@ -157,12 +158,12 @@ impl Entry {
         })
     }
 
-    /// Does it count what a core executes?
+    /// Returns whether the PMU counts what a core executes.
     pub fn is_core(&self) -> bool {
         is_core(self.name.as_bytes())
     }
 
-    /// Can its events be opened on `cpu`?
+    /// Returns whether its events can be opened on `cpu`.
     pub fn is_on(&self, cpu: Cpu) -> bool {
         match &self.place {
             PmuCpus::Anywhere => true,
@@ -170,17 +171,17 @@ impl Entry {
         }
     }
 
-    /// The bits of the term `name`, in any case.
+    /// Returns the bits of the term `name`, in any case.
     pub fn term(&self, name: &str) -> Option<Bits> {
         self.terms.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, bits)| *bits)
     }
 
-    /// The capability `name`.
+    /// Returns the capability `name`.
     pub fn cap(&self, name: &str) -> Option<&str> {
         self.caps.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// The event `name`, in any case.
+    /// Returns the event `name`, in any case.
     pub fn event(&self, name: &str) -> Option<&Named> {
         self.events.iter().find(|event| event.name.eq_ignore_ascii_case(name))
     }
@@ -207,7 +208,8 @@ fn named(files: &[(String, String)]) -> Vec<Named> {
         .collect()
 }
 
-/// Files of a folder whose names begin with `prefix`, with their text, by name; none if there is no such folder.
+/// Returns the files of a folder whose names begin with `prefix`, with their text, by name. Returns none if
+/// there is no such folder.
 fn files(folder: &Path, prefix: &str) -> Vec<(String, String)> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().take(ENTRIES_MAX).flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
@@ -218,7 +220,8 @@ fn files(folder: &Path, prefix: &str) -> Vec<(String, String)> {
     files
 }
 
-/// The text of a small file without its ends. `None` if it is not there, too long, or holds what a terminal obeys.
+/// Returns the trimmed text of a small file. Returns `None` if the file is missing, too long, or contains
+/// control characters.
 pub(in crate::machine) fn text(path: &Path) -> Option<String> {
     if !path.is_file() {
         return None;
@@ -235,7 +238,7 @@ fn is_word(name: &str) -> bool {
     !name.is_empty() && name.len() <= 128 && name.bytes().all(allowed)
 }
 
-/// A name with the number at its end apart, so that `cha_10` follows `cha_9`.
+/// Splits a name before the number at its end, so that `cha_10` follows `cha_9`.
 fn natural(name: &str) -> (&str, u64, &str) {
     let stem = name.trim_end_matches(|character: char| character.is_ascii_digit());
     (stem, name[stem.len()..].parse().unwrap_or(0), name)

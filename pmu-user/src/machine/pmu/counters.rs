@@ -1,7 +1,8 @@
-//! How many counters a core PMU has, and which of them the kernel uses itself. Nothing is opened and nothing written.
+//! Number of counters of a core PMU, and the counters that the kernel itself uses. Nothing is opened and
+//! nothing is written.
 //!
-//! No file of sysfs says it (Linux 6.12: `caps` holds other things), so CPUID is asked, and where it cannot be, the
-//! driver's name for the model decides.
+//! No file of sysfs contains the number (Linux 6.12: `caps` holds other things), so it is read from CPUID.
+//! Where that is not possible, the driver's name of the model decides.
 
 use std::path::Path;
 
@@ -23,28 +24,30 @@ pub const ARM_CYCLES: u8 = 31;
 pub struct Counters {
     /// General counters: bit n stands for counter n.
     pub general: u32,
-    /// Fixed counters, as the kernel numbers them: on x86 0 instructions, 1 cycles, 2 reference cycles, 3 slots; on Arm
-    /// [`ARM_CYCLES`].
+    /// Fixed counters, as the kernel numbers them. On x86 they are 0 instructions, 1 cycles, 2 reference
+    /// cycles, 3 slots. On Arm there is [`ARM_CYCLES`].
     pub fixed: u64,
-    /// How it is known.
+    /// Source of the numbers.
     pub source: CountersSource,
 }
 
-/// How the number of counters is known.
+/// Source of the number of counters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CountersSource {
-    /// The processor says so.
+    /// CPUID reports the counters.
     Cpuid,
-    /// Every processor of this kind has them; a hypervisor may have left out some.
+    /// The model has these counters. A hypervisor may have left out some.
     Model(String),
-    /// The kernel says so, asked with groups of events: a hypervisor has left out some, or the processor has more than is known.
+    /// The kernel accepts these counters, tested with groups of events: a hypervisor has left out some, or
+    /// the processor has more than is known.
     Kernel,
-    /// Nothing is known: the fewest that any processor of the last ten years has.
+    /// Nothing is known: the least number of any processor of the last ten years.
     Least,
 }
 
 impl Counters {
-    /// Counters of a core PMU of the machine below `root`. `cpuid` is what a CPU of this PMU answers, if it can be asked.
+    /// Returns the counters of a core PMU of the machine below `root`. `cpuid` is the CPUID of a CPU of this
+    /// PMU, if it can be read.
     pub fn of(pmu: &Entry, processor: &Processor, root: &Path, cpuid: Option<&Cpuid>) -> Self {
         let from_cpuid = |general, fixed| Self { general, fixed, source: CountersSource::Cpuid };
         let model = pmu.cap("pmu_name");
@@ -54,7 +57,7 @@ impl Counters {
                 let source = CountersSource::Model("Arm, at least six".to_owned());
                 Self { general: first(6), fixed: 1 << ARM_CYCLES, source }
             }
-            // Only Intel's driver names the model, whatever an emulator's CPUID says.
+            // Only Intel's driver names the model, whatever an emulator's CPUID reports.
             (_, Some(model), _) => cpuid.and_then(Cpuid::intel).map_or_else(
                 || Self::of_intel(pmu, model, root),
                 |(general, fixed)| from_cpuid(general, fixed),
@@ -71,7 +74,7 @@ impl Counters {
     }
 
     fn of_intel(pmu: &Entry, model: &str, root: &Path) -> Self {
-        // Two threads of a core share eight counters up to Skylake; from Ice Lake on each has its own.
+        // Two threads of a core share eight counters up to Skylake. From Ice Lake on each has separate ones.
         let shared = ["sandybridge", "ivybridge", "haswell", "broadwell", "skylake"].contains(&model);
         let alone = read_line(root, "sys/devices/system/cpu/smt/active").is_ok_and(|active| active == "0");
         let general = match pmu.name.as_str() {
@@ -88,12 +91,13 @@ impl Counters {
     }
 }
 
-/// The kernel's watch over CPUs that no longer take interrupts.
+/// Kernel's watchdog for CPUs that no longer take interrupts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Watchdog {
-    /// Off, or the CPUs watch each other (`CONFIG_HARDLOCKUP_DETECTOR_BUDDY`, since 6.5): it takes no counter.
+    /// The watchdog is off, or the CPUs watch each other (`CONFIG_HARDLOCKUP_DETECTOR_BUDDY`, since 6.5): it
+    /// takes no counter.
     NoCounter,
-    /// It counts cycles on every CPU.
+    /// The watchdog counts cycles on every CPU.
     Cycles,
 }
 
@@ -108,8 +112,8 @@ impl Watchdog {
     }
 }
 
-/// The general counter that the kernel leaves to transactional memory on some Skylakes, unless it was told to abort
-/// transactions instead (`allow_tsx_force_abort`, since 5.1).
+/// Returns the general counter that the kernel leaves to transactional memory on some Skylakes, unless it is
+/// set to abort transactions instead (`allow_tsx_force_abort`, since 5.1).
 pub fn left_to_transactions(pmu: &Entry, root: &Path) -> Option<u8> {
     let file = format!("{FOLDER}/{}/allow_tsx_force_abort", pmu.name);
     read_line(root, &file).is_ok_and(|allowed| matches!(allowed.trim(), "0" | "N")).then_some(3)

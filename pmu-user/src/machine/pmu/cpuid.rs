@@ -1,45 +1,46 @@
-//! What the processor itself says about its performance counters: x86's CPUID. No other file of the host does.
+//! CPUID of x86 processors, as far as it describes performance counters. No file of the host contains this.
 //!
-//! It is asked by an instruction, not through a file, so only about the machine that we run on.
+//! CPUID is read by an instruction, not from a file, so only for the machine on which pmbpf runs.
 
 use std::path::Path;
 
 use crate::machine::cpu::{Cpu, set_affinity};
 
-/// The leaves of CPUID that tell about counters, as one CPU answers.
+/// Leaves of CPUID about counters, as read on one CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cpuid {
     /// Leaf 0: the vendor's name, in ebx, edx, ecx.
     pub vendor: [u32; 4],
-    /// Leaf 7, 1: bit 8 of eax says that leaf 0x23 is there.
+    /// Leaf 7, 1: bit 8 of eax reports that leaf 0x23 exists.
     pub features: [u32; 4],
     /// Leaf 0xa: Intel's architectural counters.
     pub perfmon: [u32; 4],
     /// Leaf 0x23, 1: masks of general (eax) and fixed counters (ebx).
     pub perfmon_masks: [u32; 4],
-    /// Leaf 0x8000_0001: bit 23 of ecx says that AMD has six counters, not four.
+    /// Leaf 0x8000_0001: bit 23 of ecx reports that AMD has six counters, not four.
     pub extended: [u32; 4],
-    /// Leaf 0x8000_0022: AMD's counters (ebx) and channels of memory (ecx, a bit each), if bit 0 of eax is set.
+    /// Leaf 0x8000_0022: AMD's counters (ebx) and channels of memory (ecx, a bit each), if bit 0 of eax is
+    /// set.
     pub extended_perfmon: [u32; 4],
 }
 
-/// `GenuineIntel`, as leaf 0 has it.
+/// Vendor `GenuineIntel`, as in leaf 0.
 const INTEL: [u32; 3] =
     [u32::from_le_bytes(*b"Genu"), u32::from_le_bytes(*b"ineI"), u32::from_le_bytes(*b"ntel")];
-/// `AuthenticAMD`, as leaf 0 has it.
+/// Vendor `AuthenticAMD`, as in leaf 0.
 const AMD: [u32; 3] =
     [u32::from_le_bytes(*b"Auth"), u32::from_le_bytes(*b"enti"), u32::from_le_bytes(*b"cAMD")];
 
 impl Cpuid {
-    /// Asks one of `cpus`, or any CPU if it names none. `None` if `root` is not this machine, where there is no CPUID,
-    /// and if we may not run on those CPUs. Needs no privilege.
+    /// Reads CPUID on one of `cpus`, or on any CPU if the list is empty. Returns `None` if `root` is not this
+    /// machine, where there is no CPUID, and if the process may not run on those CPUs. Needs no privilege.
     pub fn read(root: &Path, cpus: &[Cpu]) -> Option<Self> {
         if root != Path::new("/") {
             return None;
         }
         match cpus.first() {
             None => ask(),
-            // A thread of its own: nothing has to be put back.
+            // In a separate thread, so that no affinity has to be restored.
             Some(&cpu) => std::thread::scope(|scope| scope.spawn(move || ask_on(cpu)).join().ok().flatten()),
         }
     }
@@ -49,8 +50,9 @@ impl Cpuid {
         [ebx, edx, ecx] == vendor
     }
 
-    /// Masks of the general and the fixed counters of an Intel processor, as the kernel reads them
-    /// (arch/x86/events/intel/core.c, `intel_pmu_init` and `update_pmu_cap`, v6.12). `None` if it says nothing.
+    /// Returns the masks of the general and the fixed counters of an Intel processor, as the kernel reads
+    /// them (arch/x86/events/intel/core.c, `intel_pmu_init` and `update_pmu_cap`, v6.12). Returns `None` if
+    /// they are not reported.
     pub fn intel(&self) -> Option<(u32, u64)> {
         let [eax, _, ecx, edx] = self.perfmon;
         let (version, general) = (eax & 0xff, eax >> 8 & 0xff);
@@ -64,7 +66,8 @@ impl Cpuid {
         Some((first(general), listed | u64::from(first(edx & 0x1f))))
     }
 
-    /// Mask of the counters of an AMD processor; it has no fixed ones. `None` if it is none.
+    /// Returns the mask of the counters of an AMD processor, which has no fixed ones. Returns `None` for
+    /// other processors.
     pub fn amd(&self) -> Option<u32> {
         if !self.made_by(AMD) {
             return None;
@@ -77,8 +80,9 @@ impl Cpuid {
         })
     }
 
-    /// Counters of each channel of memory of an AMD processor, as the kernel divides those of a socket by its channels
-    /// (arch/x86/events/amd/uncore.c, `amd_uncore_umc_ctx_init`, v6.12). `None` if it says nothing about them.
+    /// Returns the counters of each memory channel of an AMD processor. The kernel divides those of a socket
+    /// by its channels (arch/x86/events/amd/uncore.c, `amd_uncore_umc_ctx_init`, v6.12). Returns `None` if
+    /// they are not reported.
     pub fn amd_channel(&self) -> Option<u32> {
         let [eax, ebx, channels, _] = self.extended_perfmon;
         if !self.made_by(AMD) || eax & 1 == 0 {
@@ -88,7 +92,7 @@ impl Cpuid {
     }
 }
 
-/// A mask of the first `count` counters.
+/// Returns a mask of the first `count` counters.
 pub(crate) fn first(count: u32) -> u32 {
     u32::MAX.checked_shr(32_u32.saturating_sub(count)).unwrap_or(0)
 }
@@ -104,7 +108,7 @@ fn ask() -> Option<Cpuid> {
     use std::arch::x86_64::__cpuid_count;
 
     let (most, most_extended) = (__cpuid_count(0, 0).eax, __cpuid_count(0x8000_0000, 0).eax);
-    // A leaf above the highest answers with another one's words (Intel SDM, CPUID).
+    // A leaf above the highest returns the words of another one (Intel SDM, CPUID).
     let leaf = |leaf: u32, part: u32| {
         let there = leaf <= if leaf < 0x8000_0000 { most } else { most_extended };
         let words = __cpuid_count(leaf, part);
@@ -127,13 +131,13 @@ fn ask() -> Option<Cpuid> {
 
 #[cfg(test)]
 impl Cpuid {
-    /// An Intel processor with these words in leaf 0xa.
+    /// Returns an Intel processor with these words in leaf 0xa.
     pub(crate) fn of_intel(perfmon: [u32; 4]) -> Self {
         let [ebx, edx, ecx] = INTEL;
         Self { vendor: [0x1f, ebx, ecx, edx], perfmon, ..Self::default() }
     }
 
-    /// An AMD processor with these words in leaf 0x8000_0022.
+    /// Returns an AMD processor with these words in leaf 0x8000_0022.
     pub(crate) fn of_amd(extended_perfmon: [u32; 4]) -> Self {
         let [ebx, edx, ecx] = AMD;
         Self { vendor: [0x10, ebx, ecx, edx], extended_perfmon, ..Self::default() }
@@ -148,7 +152,7 @@ mod tests {
 
     #[test]
     fn a_server_of_2021_has_eight_general_and_four_fixed_counters() {
-        // Version 5, eight counters of 48 bits; fixed counters 0 to 3 listed in ecx.
+        // Version 5, eight counters of 48 bits, and fixed counters 0 to 3 listed in ecx.
         let icelake = Cpuid::of_intel([0x0830_0805, 0, 0xf, 0x0000_8604]);
         assert_eq!(icelake.intel(), Some((0xff, 0xf)));
         assert_eq!(icelake.amd(), None);

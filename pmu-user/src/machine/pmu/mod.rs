@@ -1,7 +1,8 @@
 //! Performance-monitoring units, from `/sys/bus/event_source/devices`.
 //!
-//! [`Pmu`] is what every report names; [`catalog::Catalog`] is all that sysfs says about them, read when events are to be
-//! resolved; [`counters`] is how many events can be counted at a time, which sysfs does not say.
+//! [`Pmu`] is the form in every report. [`catalog::Catalog`] has all of sysfs about the PMUs. It is read when
+//! events are to be resolved. [`counters`] has the number of events that can be counted at a time, which is
+//! not in sysfs.
 
 pub mod bits;
 pub mod catalog;
@@ -16,21 +17,22 @@ use serde::{Deserialize, Serialize};
 use super::read_line;
 use crate::untrusted::{Untrusted, exact};
 
-/// Where the kernel lists them, below the root.
+/// Folder in which the kernel lists the PMUs, below the root.
 const FOLDER: &str = "sys/bus/event_source/devices";
 
 /// One PMU that the kernel offers to `perf_event_open`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pmu {
-    /// Name of its folder.
+    /// Name of the PMU's folder.
     #[serde(with = "exact")]
     pub name: Untrusted,
-    /// `perf_event_attr.type`.
+    /// Value of `perf_event_attr.type`.
     pub kind: u32,
 }
 
 impl Pmu {
-    /// Does it count what a core executes? (x86: `cpu`, `cpu_core`, `cpu_atom`; Arm: `armv8_…`, `arm_…pmu…`.)
+    /// Returns whether the PMU counts what a core executes. (x86: `cpu`, `cpu_core`, `cpu_atom`; Arm:
+    /// `armv8_…`, `arm_…pmu…`.)
     pub fn is_core(&self) -> bool {
         is_core(self.name.as_bytes())
     }
@@ -43,7 +45,7 @@ fn is_core(name: &[u8]) -> bool {
         || name.starts_with(b"armv9")
 }
 
-/// All PMUs below `root`, by name.
+/// Returns all PMUs below `root`, by name.
 ///
 /// # Errors
 ///

@@ -1,20 +1,20 @@
-//! What a core PMU turned out to count, as `perf::probe` found by opening events: a hypervisor may leave out counters, and refuse events
-//! without saying so.
+//! Results of `perf::probe` for a core PMU, found by opening events. A hypervisor may leave out counters, and
+//! refuse events without an error.
 
 use serde::{Deserialize, Serialize};
 
-/// What was found out about a core PMU.
+/// Probe result of a core PMU.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Probed {
-    /// Which.
+    /// Name of the PMU.
     pub pmu: String,
-    /// General counters that a group of events can have; `None` if that could not be asked.
+    /// General counters available to a group of events. `None` if they could not be probed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub general: Option<u32>,
-    /// Fixed counters that are not there, as the kernel numbers them, of those that were looked for.
+    /// Mask of missing fixed counters, as the kernel numbers them, among those that were probed.
     #[serde(default, skip_serializing_if = "is_none")]
     pub no_fixed: u64,
-    /// Events that count nothing, although there was something to count.
+    /// Events that count nothing, although there was activity to count.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dead: Vec<DeadEvent>,
 }
@@ -27,14 +27,15 @@ const fn is_none(mask: &u64) -> bool {
 /// An event that counts nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeadEvent {
-    /// What the kernel calls it.
+    /// Kernel's name of the event.
     pub name: String,
-    /// How it is encoded.
+    /// Encoding of the event.
     pub config: u64,
 }
 
 impl Probed {
-    /// Why an event that is encoded so cannot be believed; `None` if nothing is known against it.
+    /// Returns why an event with this encoding cannot be trusted. Returns `None` if it is not known to be
+    /// dead.
     pub fn why_dead(&self, config: u64) -> Option<String> {
         let dead = self.dead.iter().find(|dead| dead.config == config)?;
         Some(format!(

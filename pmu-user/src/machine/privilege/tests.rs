@@ -1,4 +1,4 @@
-//! Rights as files of a host and of a container have them, and what is advised.
+//! Privileges in the files of a host and of a container, and the advice for each.
 
 use super::{Privileges, limit, lockdown};
 

@@ -1,4 +1,5 @@
-//! Conditions on made intervals: of whom they hold, for how long, and how often that is told.
+//! Conditions on synthetic intervals: the owners for which they hold, for how long, and how often they are
+//! reported.
 
 use super::{Condition, Conditions, Limit, Measure, Met, Side, Whose};
 use crate::{
@@ -33,7 +34,7 @@ fn a_condition_holds_of_whoever_is_beyond_the_limit_and_the_target_only_where_it
     let waits = condition("runqueue_latency.p99", Limit::Of(20e6), 0, Whose::Everybodys);
     let waited = met(waits);
     assert_eq!(of_whom(&waited), ["/web"]);
-    // As fine as buckets are.
+    // Exact to the width of a bucket.
     assert!((28e6..34e6).contains(&waited[0].value), "{waited:?}");
     let cpu = |limit, whose| met(condition("cpu_time", limit, 0, whose));
     assert_eq!(of_whom(&cpu(Limit::Of(1e9), Whose::Everybodys)).len(), 2);
@@ -75,7 +76,8 @@ fn it_is_met_once_it_has_held_for_long_enough_and_told_once_until_it_ceases_to_h
     let mut world = World::new();
     let busy = condition("cpu_time", Limit::ShareOfTime(0.5), 3, Whose::Everybodys);
     let mut conditions = Conditions::new(vec![busy]);
-    // In every interval: who is busy, who it is met of.
+    // Arguments of each interval: the busy owners, and whether they are reported. Result: owners that meet
+    // the condition.
     let mut step = |web: bool, batch: bool, tells: bool| {
         let ms = |is_busy| if is_busy { 4000 } else { 1000 };
         let met = conditions.met(&world.interval(&[did("/web", ms(web), 0), did("/batch", ms(batch), 0)]));

@@ -1,4 +1,4 @@
-//! Which code and which culprits are compared: what weighs most in both sides together.
+//! Choice of the code and culprits to compare: those with the largest weight in both sides together.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,16 +8,18 @@ use super::{
     recorded::Recorded,
 };
 
-/// Samples in both sides together below which a function or stack is not compared.
+/// Number of samples in both sides together below which a function or stack is not compared.
 const SAMPLES_MIN: f64 = 20.0;
-/// Functions, and stacks, that are compared at most: those with the most samples in both sides together.
+/// Maximum number of functions, and of stacks, that are compared: those with the most samples in both sides
+/// together.
 pub(super) const CODE_MAX: usize = 200;
-/// Pairs of a victim and a culprit that are compared at most: those with the longest waits in both sides together.
+/// Maximum number of pairs of a victim and a culprit that are compared: those with the longest waits in both
+/// sides together.
 const CULPRITS_MAX: usize = 200;
 /// Share of a victim's waits on one side below which a culprit is not compared.
 const CULPRIT_SHARE_MIN: f64 = 0.01;
 
-/// Functions and stacks that were hit often enough in both sides together, and how many were not.
+/// Returns the functions and stacks with enough samples in both sides together, and the number of others.
 pub(super) fn code(sides: [&[Recorded]; 2]) -> (Vec<&Key>, usize) {
     let mut samples: BTreeMap<&Key, f64> = BTreeMap::new();
     for (key, number) in sides.iter().flat_map(|side| side.iter()).flat_map(|one| &one.numbers) {
@@ -40,7 +42,8 @@ pub(super) fn code(sides: [&[Recorded]; 2]) -> (Vec<&Key>, usize) {
     (chosen, rare)
 }
 
-/// Culprits of victims that both sides have, with enough of their waits on either side, and how many are left out.
+/// Returns the culprits of victims that both sides have, with enough of their waits on either side, and the
+/// number of others.
 pub(super) fn culprits<'a>(sides: [&'a [Recorded]; 2], keys: &[BTreeSet<&Key>; 2]) -> (Vec<&'a Key>, usize) {
     let victims = keys.each_ref().map(|keys| keys.iter().map(|key| &key.whose).collect::<BTreeSet<_>>());
     let mut waits: BTreeMap<&Key, [f64; 2]> = BTreeMap::new();

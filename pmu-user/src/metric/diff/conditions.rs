@@ -1,4 +1,5 @@
-//! What two recordings were made of and how: where that differs, it limits what their numbers say of each other.
+//! Conditions under which two recordings were made: where they differ, they limit the comparison of the
+//! numbers.
 
 use std::collections::BTreeMap;
 
@@ -12,21 +13,21 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// Something in which the two sides differ.
+/// Condition in which the two sides differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
-    /// What, in a word.
+    /// Name of the condition, in a word.
     pub what: &'static str,
-    /// The first side's, and the second's; several where recordings of a side differ.
+    /// Value of the first side, and of the second; several where recordings of a side differ.
     pub sides: [Untrusted; 2],
-    /// What follows from it.
+    /// Consequence for the comparison.
     pub limits: &'static str,
 }
 
-/// How a recording was made, by name of what may differ.
+/// Conditions of one recording, by name.
 pub type Facts = BTreeMap<&'static str, Untrusted>;
 
-/// Names of [`Facts`], in the order in which they are told, and what follows where they differ.
+/// Names of [`Facts`], in the order of the report, with the consequence of a difference.
 const LIMITS: [(&str, &str); 13] = [
     ("sources", "what only one side measured is not compared"),
     ("host", "another host's numbers may differ for any reason"),
@@ -43,7 +44,7 @@ const LIMITS: [(&str, &str); 13] = [
     ("pmbpf", "another version may measure in another way"),
 ];
 
-/// How the recording of `header` was made.
+/// Returns the conditions under which the recording of `header` was made.
 pub fn facts(header: &Header) -> Facts {
     let mut facts = Facts::new();
     let mut say = |what, text: String| drop(facts.insert(what, text.as_str().into()));
@@ -73,8 +74,8 @@ pub fn facts(header: &Header) -> Facts {
     facts
 }
 
-/// The target in words; of a command the whole line, because two that begin alike may differ at their end. A container that was made again is
-/// the same by the name that was asked for.
+/// Returns the target in words. A command is given with its whole line, because two that begin alike may
+/// differ at their end. A recreated container is the same by the name that was requested.
 fn target((target, follow): (&Target, &[Follow]), inherit: Inherit, descend: Descend) -> String {
     match target {
         Target::Cgroups(cgroups) if !follow.is_empty() && cgroups.len() <= follow.len() => {
@@ -111,7 +112,8 @@ fn of_plan(plan: &Plan, say: &mut impl FnMut(&'static str, String)) {
     say("metrics", if metrics.is_empty() { "none of the CPU model".to_owned() } else { metrics });
 }
 
-/// In what the recordings of two sides differ, what matters most first. Recordings of one side should not differ either.
+/// Returns the conditions in which the recordings of two sides differ, most important first. Recordings of
+/// one side should not differ either.
 pub fn differing(sides: [&[Facts]; 2]) -> Vec<Condition> {
     let said = |side: &[Facts], what| {
         let mut all: Vec<&[u8]> = side.iter().filter_map(|one| Some(one.get(what)?.as_bytes())).collect();

@@ -1,5 +1,5 @@
-//! Two numbers against each other: difference, ratio, and how likely chance alone makes so large a one; corrected for how many were
-//! compared.
+//! Comparison of two numbers: difference, ratio, and the probability of so large a difference by chance
+//! alone, corrected for the number of comparisons.
 
 use std::f64::consts::FRAC_PI_2;
 
@@ -8,47 +8,48 @@ use super::{
     series::{Estimate, Spread},
 };
 
-/// Chance of a false finding that is accepted.
+/// Accepted probability of a false finding.
 pub const LEVEL: f64 = 0.05;
-/// How comparisons are corrected for their number, as outputs name it.
+/// Name of the correction for the number of comparisons, in outputs.
 pub const METHOD: &str = "benjamini-hochberg";
 
-/// A number with its 95 % interval.
+/// Number with its 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounded {
-    /// The number.
+    /// Value of the number.
     pub value: f64,
-    /// Lower end.
+    /// Lower end of the interval.
     pub low: f64,
-    /// Upper end.
+    /// Upper end of the interval.
     pub high: f64,
 }
 
-/// What a comparison said.
+/// Result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tested {
-    /// Second side minus first.
+    /// Difference: second side minus first.
     pub difference: Bounded,
-    /// The same as a share of the first side; `None` where that may be 0.
+    /// Difference as a share of the first side; `None` where that may be 0.
     pub relative: Option<Bounded>,
-    /// Chance of a difference as large, if there were none.
+    /// Probability of a difference as large, if there were none.
     pub p: f64,
-    /// The same, corrected for how many were compared.
+    /// Probability corrected for the number of comparisons.
     pub p_adjusted: f64,
-    /// Degrees of freedom.
+    /// Degrees of freedom of the difference.
     pub freedom: f64,
 }
 
 impl Tested {
-    /// Is it more than chance, for as many as were compared?
+    /// Returns whether the difference exceeds chance, corrected for the number of comparisons.
     pub fn is_significant(&self) -> bool {
         self.p_adjusted < LEVEL
     }
 }
 
-/// Chance that Student's t is farther from 0 than `t`. With θ = atan(t/√ν) its density is that of cos^(ν−1) θ.
+/// Returns the probability that Student's t is farther from 0 than `t`. With θ = atan(t/√ν) its density is
+/// that of cos^(ν−1) θ.
 pub(super) fn two_sided(t: f64, freedom: f64) -> f64 {
-    // Beyond it is the normal distribution, to three digits of any p that matters.
+    // Above 1000 degrees of freedom the distribution is normal, to three digits of any p that matters.
     let power = freedom.clamp(1.0, 1000.0) - 1.0;
     let density = |angle: f64| angle.cos().max(0.0).powf(power);
     let from = (t.abs() / freedom.clamp(1.0, 1000.0).sqrt()).atan();
@@ -66,7 +67,7 @@ fn simpson(of: impl Fn(f64) -> f64, from: f64, to: f64) -> f64 {
     (0..=STEPS).map(|index| weight(index) * of(from + step * index as f64)).sum::<f64>() * step / 3.0
 }
 
-/// The interval of a side's own number.
+/// Returns the interval of one side's number.
 pub fn interval(estimate: &Estimate) -> Option<Bounded> {
     let spread = estimate.spread.as_ref().ok()?;
     Some(bounded(estimate.value, student_quantile(spread.freedom) * spread.variance.sqrt()))
@@ -76,12 +77,12 @@ fn bounded(value: f64, half: f64) -> Bounded {
     Bounded { value, low: value - half, high: value + half }
 }
 
-/// `b` against `a`: Welch's t with the degrees of freedom of Satterthwaite; the ratio's interval by Fieller's theorem, so that it says
-/// the same as the difference's.
+/// Compares `b` with `a` by Welch's t with the degrees of freedom of Satterthwaite. The ratio's interval is
+/// Fieller's, so that it agrees with the difference's.
 ///
 /// # Errors
 ///
-/// Says why it cannot be told.
+/// Returns the reason why a comparison is not possible.
 pub(super) fn contrast(a: &Estimate, b: &Estimate) -> Result<Tested, String> {
     let of = |estimate: &Estimate| estimate.spread.clone();
     let (from, to): (Spread, Spread) = (of(a)?, of(b)?);
@@ -108,7 +109,7 @@ pub(super) fn contrast(a: &Estimate, b: &Estimate) -> Result<Tested, String> {
     })
 }
 
-/// `b ÷ a − 1`; `None` where `a` may be 0.
+/// Returns `b ÷ a − 1`; `None` where `a` may be 0.
 fn relative((a, of_a): (f64, f64), (b, of_b): (f64, f64), reach: f64) -> Option<Bounded> {
     let square = reach * reach;
     let below = a * a - square * of_a;
@@ -121,10 +122,10 @@ fn relative((a, of_a): (f64, f64), (b, of_b): (f64, f64), reach: f64) -> Option<
     Some(Bounded { value: b / a - 1.0, low: low - 1.0, high: high - 1.0 })
 }
 
-/// Corrects for how many were compared: of those that are then below a level, that share at most is expected to be there by chance
-/// (Benjamini and Hochberg, J. R. Stat. Soc. B 57, 1995). Where nothing differs, that is the chance of any finding at all, as
-/// Holm's correction has it; where something does, more of it is found, because a list that is read from its top may hold an error
-/// in twenty rows.
+/// Corrects for the number of comparisons. Among those below a level after correction, at most that share is
+/// expected by chance (Benjamini and Hochberg, J. R. Stat. Soc. B 57, 1995). Where nothing differs, the level
+/// is the probability of any finding at all, as with Holm's correction. Where something differs, more of it
+/// is found, because a list that is read from its top may hold an error in twenty rows.
 pub(super) fn correct(tested: &mut [&mut Tested]) {
     tested.sort_by(|left, right| left.p.total_cmp(&right.p));
     let (count, mut least) = (tested.len() as f64, 1.0_f64);

@@ -1,30 +1,31 @@
-//! What makes two numbers of two recordings the same: metric, subject, and whose they are by name. Process ids differ from run to
-//! run, and ids of containers with every start, so processes, containers and pods are matched by their names, and other cgroups by their
-//! paths.
+//! Keys that match numbers of two recordings: metric, subject, and owner by name. Process ids differ from run
+//! to run, and ids of containers with every start. Processes, containers and pods are thus matched by name,
+//! other cgroups by path.
 
 use super::super::{Frame, culprit::Culprit, io::Subject, number::Attribution};
 use crate::{drain::Owner, machine::container::Identity, untrusted::Untrusted};
 
-/// Whose a number is, as another recording may know it.
+/// Owner of a number in a form that matches across recordings.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Whose {
-    /// `target`, `host`, `process`, `thread`, `comm`, `exe`, `container`, `pod`, `cgroup` or `other`.
+    /// Kind of owner: `target`, `host`, `process`, `thread`, `comm`, `exe`, `container`, `pod`, `cgroup` or
+    /// `other`.
     pub kind: &'static str,
-    /// `comm`, name of the executable, what people call a container or pod, or path.
+    /// Name: `comm`, name of the executable, name of a container or pod as people use it, or path.
     pub name: Untrusted,
 }
 
 impl Whose {
-    /// The target itself.
+    /// Returns the target itself.
     pub fn target() -> Self {
         Self { kind: "target", name: Untrusted::from("total") }
     }
 
-    /// One owner, by its name.
+    /// Returns one owner, by its name.
     pub fn owner(owner: &Owner) -> Self {
         let (kind, name) = match owner {
             Owner::Other => ("other", &Untrusted::from("other")),
-            // A process that has ended is one of its name, as the others are.
+            // An ended process counts under its name, as the others do.
             Owner::Process { name, .. } | Owner::Ended { name, .. } | Owner::Program { name, .. } => {
                 ("process", name)
             }
@@ -46,7 +47,7 @@ impl Whose {
         Self { kind, name: name.clone() }
     }
 
-    /// Whoever had a CPU that was waited for; `idle`, `outside`, `migrated` and `unknown` are kinds, too.
+    /// Returns the key of a culprit. `idle`, `outside`, `migrated` and `unknown` are kinds as well.
     pub fn culprit(culprit: &Culprit) -> Self {
         let nobody = |kind: &'static str| Self { kind, name: Untrusted::from(kind) };
         match culprit {
@@ -58,7 +59,7 @@ impl Whose {
         }
     }
 
-    /// Whoever a report's number belongs to.
+    /// Returns the owner of a report's number.
     pub fn of(whose: Attribution<'_>) -> Self {
         match whose {
             Attribution::Host => Self { kind: "host", name: Untrusted::default() },
@@ -67,8 +68,8 @@ impl Whose {
         }
     }
 
-    /// Is it called so? What has a path, or stands in a pod, has the last part of that as a name, too, and a container or pod what
-    /// `--cgroup` takes, whichever runtime it has now.
+    /// Returns whether it has this name. The last part of a path, or of a name in a pod, matches as well.
+    /// Containers and pods also match the form that `--cgroup` takes, regardless of their current runtime.
     pub fn is_called(&self, name: &str) -> bool {
         const TYPES: [&str; 5] = ["docker:", "podman:", "cri:", "container:", "k8s:"];
         let own = self.name.as_bytes();
@@ -80,34 +81,34 @@ impl Whose {
     }
 }
 
-/// What is compared.
+/// Number that is compared.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum What {
-    /// A metric, by its name.
+    /// Metric, by its name.
     Metric(String),
-    /// What an owner waited while somebody had the CPU.
+    /// Wait of an owner while this culprit had the CPU.
     Culprit(Whose),
-    /// Share of the samples that hit a function; in kernel mode, if that is true.
+    /// Share of the samples that hit a function; in kernel mode, if the flag is true.
     Function(Frame, bool),
     /// Share of the samples that hit with a stack, innermost frame first.
     Stack(Vec<Frame>),
 }
 
-/// What makes two numbers the same.
+/// Key that matching numbers of two recordings share.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
-    /// Whose.
+    /// Owner of the number.
     pub whose: Whose,
-    /// What it is about, beside CPUs.
+    /// Subject of the number other than CPUs.
     pub subject: Option<Subject>,
-    /// The event of which it is a rate: rates of all events have one name.
+    /// Event of which it is a rate: rates of all events have one name.
     pub event: Option<String>,
-    /// What.
+    /// Number that is compared.
     pub what: What,
 }
 
-/// A frame as another recording may know it, if one may: a function by its name and its file's name, whichever folder that is in and
-/// however it was built.
+/// Returns the frame in a form that matches across recordings, if it has one. A function is matched by its
+/// name and its file's name, regardless of folder and build.
 pub(super) fn matched(frame: &Frame) -> Option<Frame> {
     let file = |module: &Untrusted| {
         let last = module.as_bytes().rsplit(|&byte| byte == b'/').next().unwrap_or_default();
@@ -120,7 +121,7 @@ pub(super) fn matched(frame: &Frame) -> Option<Frame> {
             build_id: None,
             inlined: false,
         },
-        // An offset means the same in the same file only.
+        // An offset has the same meaning only in the same file.
         Frame::Offset { module, build_id: Some(id), offset } => {
             Frame::Offset { module: file(module), build_id: Some(id.clone()), offset: *offset }
         }
@@ -158,7 +159,7 @@ mod tests {
         assert!(!whose("/a/nginx", None).is_called("docker:nginx"), "a cgroup that no runtime named");
         let of_pod = Identity { container: None, ..called("").unwrap() };
         assert_eq!(whose("/pods/1", Some(of_pod)).kind, "pod");
-        // A unit's name is the last part of its path.
+        // The name of a unit is the last part of its path.
         let unit = Identity { unit: Some("a.service".into()), ..Identity::default() };
         assert_eq!(whose("/system.slice/a.service", Some(unit)), whose("/system.slice/a.service", None));
     }

@@ -1,4 +1,5 @@
-//! A number of one recording as it is compared: what of it is, and what is known; and a side's number, of its one recording or its several.
+//! Numbers of recordings in comparable form: the basis of a comparison, the known data, and the estimate of a
+//! side from one recording or several.
 
 use std::sync::Arc;
 
@@ -8,23 +9,23 @@ use super::{
 };
 use crate::{model::histogram::Histogram, table::unit::Unit};
 
-/// What of a number is compared.
+/// Basis on which a number is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {
-    /// A count over the run, a second: recordings may differ in length.
+    /// Count over the run, per second: recordings may differ in length.
     PerSecond,
-    /// A count over a run that went to its end.
+    /// Count over a run that ended by itself.
     Total,
-    /// A number that does not grow with time: a ratio, a rate, a mean.
+    /// Number that does not grow with time: a ratio, a rate, a mean.
     Level,
-    /// A quantile of a latency.
+    /// Quantile of a latency.
     Quantile,
-    /// A share of samples.
+    /// Share of samples.
     Share,
 }
 
 impl Basis {
-    /// Its word in every output.
+    /// Returns its name in every output.
     pub const fn name(self) -> &'static str {
         match self {
             Self::PerSecond => "per_second",
@@ -36,40 +37,41 @@ impl Basis {
     }
 }
 
-/// A number of one recording.
+/// Number of one recording.
 #[derive(Clone, Debug)]
 pub(super) struct Measured {
-    /// Its unit, without what a second makes of it.
+    /// Unit of the number, before a rate per second is formed.
     pub(super) unit: String,
     pub(super) basis: Basis,
     pub(super) data: Data,
 }
 
-/// What is known of it.
+/// Data from which a number is estimated.
 #[derive(Clone, Debug)]
 pub(super) enum Data {
     Parts(Parts),
-    /// The latencies of each part, and which quantile.
+    /// Latencies of each part, and the quantile.
     Latency(Arc<[Histogram]>, f64),
     Missing(String),
 }
 
-/// A ratio of sums over the parts of a recording: of a count and time, of what formulas say and what they were weighted with.
+/// Ratio of sums over the parts of a recording: of a count and time, or of weighted formula values and their
+/// weights.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Parts {
-    /// Of the whole.
+    /// Ratio of the whole.
     pub(super) value: f64,
-    /// Half of what was measured as its 95 % interval.
+    /// Half-width of the measured 95 % interval.
     pub(super) half_width: f64,
-    /// Of each part: numerator and denominator.
+    /// Numerator and denominator of each part.
     pub(super) parts: Vec<(f64, f64)>,
-    /// How often what is counted occurred, where it is a count.
+    /// Number of occurrences, where a count is measured.
     pub(super) occurrences: Option<f64>,
-    /// The count of the whole run.
+    /// Count of the whole run.
     pub(super) total: Option<f64>,
 }
 
-/// A side's number, from its one recording or its several.
+/// Returns the number of a side, from one recording or several.
 pub(super) fn estimate(side: &[Measured], basis: Basis) -> Option<Estimate> {
     if let [one] = side {
         return one.estimate(basis);
@@ -78,19 +80,19 @@ pub(super) fn estimate(side: &[Measured], basis: Basis) -> Option<Estimate> {
     let values: Vec<f64> = each.iter().map(|one| one.value).collect();
     let (value, spread) = of_runs(&values);
     let count = side.len() as f64;
-    // Where all runs happen to be alike, what is known of each still has errors.
+    // Where all runs happen to be alike, the measured number of each still has errors.
     let half = side.iter().map(|one| one.half_width(basis)).sum::<f64>() / count / count.sqrt();
     let poisson = side.iter().map(|one| one.poisson(basis)).sum::<f64>() / count / count;
     Some(Estimate { value, spread: Ok(at_least(spread, half, poisson)) })
 }
 
 impl Measured {
-    /// A share of samples.
+    /// Creates a share of samples.
     pub(super) fn share(data: Data) -> Self {
         Self { unit: Unit::Ratio.name().to_owned(), basis: Basis::Share, data }
     }
 
-    /// What one recording says.
+    /// Returns the estimate of one recording.
     fn estimate(&self, basis: Basis) -> Option<Estimate> {
         match &self.data {
             Data::Missing(_) => None,
@@ -113,7 +115,7 @@ impl Measured {
         }
     }
 
-    /// Half of the interval that was measured.
+    /// Returns the half-width of the measured interval.
     fn half_width(&self, basis: Basis) -> f64 {
         match &self.data {
             Data::Parts(parts) => parts.half_width * parts.scale(basis),
@@ -121,7 +123,7 @@ impl Measured {
         }
     }
 
-    /// The variance of a count of what occurs independently.
+    /// Returns the variance of a count of independent occurrences.
     fn poisson(&self, basis: Basis) -> f64 {
         let Data::Parts(parts) = &self.data else { return 0.0 };
         let Some(occurrences) = parts.occurrences else { return 0.0 };
@@ -135,7 +137,7 @@ impl Measured {
 }
 
 impl Parts {
-    /// What a value of the whole is multiplied with.
+    /// Returns the factor from a value to that of the whole.
     fn scale(&self, basis: Basis) -> f64 {
         match (basis, self.total) {
             (Basis::Total, Some(total)) if self.value != 0.0 => total / self.value,

@@ -1,7 +1,9 @@
-//! Two recordings, or two groups of them, compared: every number that both have, with how likely chance alone makes its difference.
+//! Comparison of two recordings, or of two groups of them: every number in both, with the probability of its
+//! difference by chance alone.
 //!
-//! Of one recording a side, how a number varied over the recording says how far it may be off ([`series`]); of several, how it
-//! varied from one to the next (Welch's t). Neither assumes that ticks are independent or that sides vary alike.
+//! With one recording a side, the variation of a number over the recording determines its error ([`series`]).
+//! With several, their variation from one to the next does (Welch's t). Neither assumes that ticks are
+//! independent or that sides vary alike.
 
 mod chosen;
 mod conditions;
@@ -35,34 +37,35 @@ pub use self::{
 };
 use crate::table::{metric, unit::Unit};
 
-/// Occurrences in both sides together below which a count is not compared: it would be as much luck as a die.
+/// Number of occurrences in both sides together below which a count is not compared: chance would dominate
+/// it.
 const OCCURRENCES_MIN: f64 = 10.0;
-/// One number of both sides.
+/// Comparison of one number of both sides.
 #[derive(Clone, Debug)]
 pub struct Difference {
-    /// What it is.
+    /// Key of the number.
     pub key: Key,
-    /// Its unit, without what a second makes of it.
+    /// Unit of the number, before a rate per second is formed.
     pub unit: String,
-    /// What of it is compared.
+    /// Basis on which the number is compared.
     pub basis: Basis,
-    /// Both sides' numbers; `None` where it is missing.
+    /// Numbers of both sides; `None` where one is missing.
     pub sides: [Option<Estimate>; 2],
-    /// What came out.
+    /// Result of the comparison.
     pub outcome: Outcome,
 }
 
-/// What a comparison said, or why there is none.
+/// Result of a comparison, or the reason why there is none.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
-    /// It could be made.
+    /// Comparison was possible.
     Tested(Tested),
-    /// It could not.
+    /// Comparison was not possible, with the reason.
     Untested(String),
 }
 
 impl Difference {
-    /// What the comparison said, if it could be made.
+    /// Returns the result of the comparison, if it was possible.
     pub const fn tested(&self) -> Option<&Tested> {
         match &self.outcome {
             Outcome::Tested(tested) => Some(tested),
@@ -70,34 +73,34 @@ impl Difference {
         }
     }
 
-    /// Is it more than chance?
+    /// Returns whether the difference exceeds chance.
     pub fn is_significant(&self) -> bool {
         self.tested().is_some_and(Tested::is_significant)
     }
 }
 
-/// What only one side has.
+/// Numbers that only one side has.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Only {
-    /// Which side: 0 or 1.
+    /// Index of the side: 0 or 1.
     pub side: usize,
-    /// Whose.
+    /// Owner of the numbers.
     pub whose: Whose,
-    /// The numbers that only this side has; none where the owner itself is in this side alone.
+    /// Names of the numbers that only this side has; empty where the owner itself is in this side alone.
     pub metrics: Vec<String>,
     /// CPU time of an owner in ns, in the first recording that has it.
     pub cpu_time_ns: Option<f64>,
 }
 
-/// A comparison.
+/// Comparison of two sides.
 #[derive(Clone, Debug)]
 pub struct Diff {
-    /// Numbers that both have: first what differs by more than chance, most surely first.
+    /// Numbers of both sides: first those that differ by more than chance, most significant first.
     pub differences: Vec<Difference>,
-    /// What only one has.
+    /// Numbers that only one side has.
     pub only: Vec<Only>,
-    /// Functions, stacks and culprits that are not compared: of too few samples or too short waits, or beyond the 200 of each with
-    /// the most.
+    /// Number of functions, stacks and culprits that are not compared: with too few samples or too short
+    /// waits, or beyond the 200 largest of each kind.
     pub rare: usize,
 }
 
@@ -134,37 +137,37 @@ impl Diff {
         Self { differences, only: only(sides, &keys), rare: rare_code + rare_culprits }
     }
 
-    /// Numbers that could be compared.
+    /// Returns the number of comparisons that were possible.
     pub fn compared(&self) -> usize {
         self.differences.iter().filter(|difference| difference.tested().is_some()).count()
     }
 
-    /// Those that differ by more than chance.
+    /// Returns the number of differences that exceed chance.
     pub fn significant(&self) -> usize {
         self.differences.iter().filter(|difference| difference.is_significant()).count()
     }
 
-    /// Those that would, if only one had been compared.
+    /// Returns the number of differences that would be significant without the correction.
     pub fn uncorrected(&self) -> usize {
         let below = |difference: &&Difference| difference.tested().is_some_and(|tested| tested.p < LEVEL);
         self.differences.iter().filter(below).count()
     }
 }
 
-/// Is it a number of samples, which the period decides?
+/// Returns whether it is a number of samples, which depends on the period.
 fn is_of_period(key: &Key) -> bool {
     let of_samples = [metric::SAMPLES.name, metric::USER_SAMPLES.name, metric::KERNEL_SAMPLES.name];
     matches!(&key.what, What::Metric(metric) if of_samples.contains(&metric.as_str()))
 }
 
-/// What every recording of a side has.
+/// Returns the keys that every recording of a side has.
 fn keys(side: &[Recorded]) -> BTreeSet<&Key> {
     let mut all: BTreeSet<&Key> = side.first().into_iter().flat_map(|first| first.numbers.keys()).collect();
     all.retain(|key| side.iter().all(|one| one.numbers.contains_key(*key)));
     all
 }
 
-/// A number of both sides; `None` where a side took no samples in which it could be.
+/// Returns the comparison of a number; `None` where a side did not take the samples that could contain it.
 fn difference(key: &Key, sides: [&[Recorded]; 2], unlike: bool) -> Option<Difference> {
     let found = |one: &Recorded| one.number(key);
     let [from, to] = sides.map(|side| side.iter().map(found).collect::<Option<Vec<_>>>());
@@ -185,7 +188,7 @@ fn difference(key: &Key, sides: [&[Recorded]; 2], unlike: bool) -> Option<Differ
     let outcome = match (missing, &estimates) {
         (Some(why), _) => Outcome::Untested(why),
         _ if unlike => Outcome::Untested("samples are not as frequent in both".to_owned()),
-        // What happened on neither side is the same, and no comparison.
+        // A number that is 0 on both sides is equal, which is not a comparison.
         _ if is_never => Outcome::Untested("it is 0 on both sides".to_owned()),
         _ if basis != Basis::Share && occurrences.is_some_and(|count| count < OCCURRENCES_MIN) => {
             Outcome::Untested("too few occurrences to be compared".to_owned())
@@ -196,7 +199,7 @@ fn difference(key: &Key, sides: [&[Recorded]; 2], unlike: bool) -> Option<Differ
     Some(Difference { key: key.clone(), unit: first.unit.clone(), basis, sides: estimates, outcome })
 }
 
-/// What only one side has: owners, and numbers of owners that both have.
+/// Returns the content of one side only: owners, and numbers of owners that both have.
 fn only(sides: [&[Recorded]; 2], keys: &[BTreeSet<&Key>; 2]) -> Vec<Only> {
     let owners = keys.each_ref().map(|keys| keys.iter().map(|key| &key.whose).collect::<BTreeSet<_>>());
     let mut only = Vec::new();
@@ -209,7 +212,7 @@ fn only(sides: [&[Recorded]; 2], keys: &[BTreeSet<&Key>; 2]) -> Vec<Only> {
                     numbers.entry(&key.whose).or_default().insert(metric.clone());
                     continue;
                 }
-                // Code that was not hit, and who was not waited for, has 0, and is compared.
+                // Code without samples and culprits without waits count as 0, and are compared.
                 What::Culprit(_) | What::Function(..) | What::Stack(_) => continue,
             };
             names.clear();
@@ -232,7 +235,7 @@ fn only(sides: [&[Recorded]; 2], keys: &[BTreeSet<&Key>; 2]) -> Vec<Only> {
     only
 }
 
-/// Unit of a difference, as it is compared.
+/// Returns the unit of a difference, as it is compared.
 pub fn unit_of(difference: &Difference) -> String {
     match difference.basis {
         Basis::PerSecond if difference.unit == Unit::Ns.name() => "ns/s".to_owned(),

@@ -1,5 +1,6 @@
-//! Quantiles of latencies: estimates within their bucket, and their variance from that of the share of values below them (Woodruff,
-//! Confidence Intervals for Medians and Other Position Measures, J. Am. Stat. Assoc. 47, 1952).
+//! Quantiles of latencies: estimates within their bucket, and their variance from that of the share of values
+//! below them (Woodruff, Confidence Intervals for Medians and Other Position Measures, J. Am. Stat. Assoc.
+//! 47, 1952).
 
 use super::{
     super::value::Z,
@@ -7,16 +8,16 @@ use super::{
 };
 use crate::model::histogram::{Bucket, Histogram};
 
-/// Values above a quantile below which it is not compared: it would be one of the few largest.
+/// Number of values above a quantile below which it is not compared: it would be one of the few largest.
 const ABOVE_MIN: f64 = 10.0;
 
-/// A bucket's bounds; one without end is as long again as it begins at.
+/// Returns a bucket's bounds. A bucket without an end extends to twice its start.
 fn bounds(bucket: Bucket) -> (f64, f64) {
     let (low, high) = (bucket.low as f64, bucket.high);
     (low, if high == u64::MAX { 2.0 * low.max(1.0) } else { high as f64 + 1.0 })
 }
 
-/// The value below which `share` of all are, as if values lay evenly in their bucket.
+/// Returns the value below which `share` of all values lie, as if they were uniform in their bucket.
 fn quantile(all: &Histogram, share: f64) -> f64 {
     let (wanted, mut below) = (share.clamp(0.0, 1.0) * all.count() as f64, 0.0);
     let mut last = 0.0;
@@ -31,7 +32,7 @@ fn quantile(all: &Histogram, share: f64) -> f64 {
     last
 }
 
-/// How many are below `value`.
+/// Returns the number of values below `value`.
 fn below(part: &Histogram, value: f64) -> f64 {
     let one = |(bucket, count): (Bucket, u64)| {
         let (low, high) = bounds(bucket);
@@ -40,8 +41,8 @@ fn below(part: &Histogram, value: f64) -> f64 {
     part.iter().map(one).sum()
 }
 
-/// Standard deviation of what is not known because values are only known by bucket: none where they are spread over neighbouring buckets,
-/// the bucket's own where all are in one.
+/// Returns the standard deviation of the error from bucketing: none where values are spread over neighbouring
+/// buckets, the bucket's own where all are in one.
 fn of_bucket(all: &Histogram, value: f64) -> f64 {
     let density = |(bucket, count): &(Bucket, u64)| {
         let (low, high) = bounds(*bucket);
@@ -59,7 +60,7 @@ fn of_bucket(all: &Histogram, value: f64) -> f64 {
     (high - low) / 12_f64.sqrt() * alone
 }
 
-/// The quantile of all parts of a run together.
+/// Returns the quantile of all parts of a run together.
 pub(super) fn of(parts: &[Histogram], share: f64) -> Estimate {
     let mut all = Histogram::default();
     parts.iter().for_each(|part| all.merge(part));
@@ -79,7 +80,7 @@ fn spread(parts: &[Histogram], all: &Histogram, share: f64, value: f64) -> Resul
     let deviation = over_time.variance.max(binomial).sqrt();
     let (low, high) =
         ((share - Z * deviation).max(0.5 / count), (share + Z * deviation).min(1.0 - 0.5 / count));
-    // How much the quantile moves for each unit of share.
+    // Movement of the quantile for each unit of share.
     let slope = (quantile(all, high) - quantile(all, low)) / (high - low);
     let variance = (slope * deviation).powi(2) + of_bucket(all, value).powi(2);
     Ok(Spread { variance, ..over_time })

@@ -1,4 +1,5 @@
-//! A recording as it is compared: every number of it with how it varied, from the report of the whole and those of its parts.
+//! Recordings in comparable form: every number with its variation, from the report of the whole and those of
+//! its parts.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -21,25 +22,25 @@ use crate::{
 /// Quantiles of latencies that are compared.
 const QUANTILES: [(&str, f64); 2] = [("p50", 0.5), ("p99", 0.99)];
 
-/// A recording as it is compared.
+/// Recording in comparable form.
 #[derive(Clone, Debug, Default)]
 pub struct Recorded {
-    /// Its name.
+    /// Name of the recording.
     pub name: String,
-    /// Its length in s.
+    /// Length of the recording in s.
     pub seconds: f64,
-    /// Parts whose variation is known.
+    /// Number of parts with known variation.
     pub parts: usize,
-    /// Did a command run to its end?
+    /// Whether a command ran to its end.
     pub ended: bool,
     pub(super) numbers: BTreeMap<Key, Measured>,
-    /// Samples of each part.
+    /// Number of samples in each part.
     pub(super) samples: Vec<f64>,
     /// Lengths of the parts in s.
     pub(super) lengths: Vec<f64>,
 }
 
-/// A number of one report, before it is put into a series.
+/// Number of one report, before it becomes part of a series.
 struct Entry {
     unit: String,
     basis: Basis,
@@ -47,14 +48,15 @@ struct Entry {
 }
 
 enum Found {
-    /// Value, half width, weight, and occurrences.
+    /// Value, half-width, weight, and occurrences.
     Number([f64; 3], Option<f64>),
     Latency(Histogram),
     Missing(String),
 }
 
 impl Recorded {
-    /// A recording of which `whole` is the report, and `parts` are those of its parts in order. `ended`: of a command that ran to its end.
+    /// Creates a recording from the report of the `whole` and the reports of its `parts` in order. `ended`:
+    /// whether its command ran to its end.
     pub(super) fn new(name: String, whole: &Report, parts: &[Report], ended: bool) -> Self {
         let seconds = length(whole);
         let entries: Vec<_> = parts.iter().map(entries).collect();
@@ -79,7 +81,7 @@ impl Recorded {
         recorded
     }
 
-    /// Shares of functions and of stacks.
+    /// Adds the shares of functions and of stacks.
     fn add_samples(&mut self, whole: &TasksReport, parts: &[&TasksReport]) {
         let shares: Vec<_> = parts.iter().map(|part| shares(part)).collect();
         self.samples = parts.iter().map(|part| samples(part)).collect();
@@ -99,7 +101,8 @@ impl Recorded {
         }
     }
 
-    /// The number of a key; 0 of code that was never hit, and of a culprit that was never waited for, where that is known.
+    /// Returns the number of a key; 0 for code without samples, and for a culprit without waits, where that
+    /// is known.
     pub(super) fn number(&self, key: &Key) -> Option<Measured> {
         let none_of = |each: &[f64]| each.iter().map(|&of| (0.0, of)).collect();
         self.numbers.get(key).cloned().or_else(|| match &key.what {
@@ -118,19 +121,19 @@ impl Recorded {
         })
     }
 
-    /// Does it say who had the CPUs that its owners waited for?
+    /// Returns whether the recording contains the culprits of its owners' waits for CPUs.
     fn tells_culprits(&self) -> bool {
         let target = Whose::target();
         self.numbers.keys().any(|key| key.whose == target && matches!(key.what, What::Culprit(_)))
     }
 }
 
-/// The target's metric of this name.
+/// Returns the key of the target's metric of this name.
 pub(super) fn of_target(metric: &str) -> Key {
     Key { whose: Whose::target(), subject: None, event: None, what: What::Metric(metric.to_owned()) }
 }
 
-/// Length in s, of whichever source.
+/// Returns the length in s, over all sources.
 fn length(report: &Report) -> f64 {
     let mut longest = 0_u64;
     let _ = report.by_source::<std::convert::Infallible>(|(_, length_ns), _| {
@@ -140,7 +143,7 @@ fn length(report: &Report) -> f64 {
     longest as f64 / 1e9
 }
 
-/// Puts a number of the whole and what the parts say of it together.
+/// Combines a number of the whole with those of the parts.
 fn add(
     numbers: &mut BTreeMap<Key, Measured>,
     key: Key,
@@ -170,7 +173,7 @@ fn add(
             let divisor = if basis == Basis::PerSecond { seconds } else { 1.0 };
             let part = |(entry, length): (Option<&Entry>, f64)| match (basis, entry.map(|one| &one.found)) {
                 (Basis::PerSecond, Some(Found::Number([value, ..], _))) => (*value, length),
-                // Who is in no row of a part did nothing in it.
+                // An owner without a row in a part did nothing in it.
                 (Basis::PerSecond, None) => (0.0, length),
                 (_, Some(Found::Number([value, _, weight], _))) => (value * weight, *weight),
                 _ => (0.0, 0.0),
@@ -187,7 +190,7 @@ fn add(
     numbers.insert(key, Measured { unit, basis, data });
 }
 
-/// The numbers of a report, those of owners of one name put together.
+/// Returns the numbers of a report, with those of owners of one name combined.
 fn entries(report: &Report) -> BTreeMap<Key, Entry> {
     let cpu_times = cpu_times(report);
     let mut entries: BTreeMap<Key, Entry> = BTreeMap::new();
@@ -218,7 +221,7 @@ fn entries(report: &Report) -> BTreeMap<Key, Entry> {
     entries
 }
 
-/// CPU time by owner: what metrics of the CPU model are weighted with.
+/// Returns CPU time by owner: the weight of metrics of the CPU model.
 fn cpu_times(report: &Report) -> BTreeMap<Whose, f64> {
     let mut times = BTreeMap::new();
     let owners = report.tasks.iter().flat_map(|tasks| std::iter::once(&tasks.total).chain(&tasks.owners));
@@ -229,14 +232,15 @@ fn cpu_times(report: &Report) -> BTreeMap<Whose, f64> {
     times
 }
 
-/// What a level counts for beside those of other parts: what a formula divides by, as far as that is known.
+/// Returns the weight of a level relative to those of other parts: the divisor of its formula, as far as it
+/// is known.
 fn weight(number: &Number<'_>, cpu_time: Option<f64>, counts: &BTreeMap<String, f64>, length_ns: u64) -> f64 {
     let is_of_cpu = number.details.node.is_some() || number.metric.starts_with("ratio.");
     if let (true, Some(time)) = (is_of_cpu, cpu_time) {
         return time;
     }
     let Content::Value(value) = &number.content else { return length_ns as f64 };
-    // A metric that is derived from an event is that event's count over something.
+    // A metric that is derived from an event is that event's count divided by something.
     let parent = number.parent.as_ref().and_then(|parent| counts.get(parent.as_ref()));
     match (parent, value.known()) {
         (Some(count), Some(known)) if number.subject.is_none() && known.estimate * count > 0.0 => {
@@ -246,7 +250,7 @@ fn weight(number: &Number<'_>, cpu_time: Option<f64>, counts: &BTreeMap<String, 
     }
 }
 
-/// The metric's name; of an event that PMUs of several kinds count, with theirs.
+/// Returns the metric's name; for an event that PMUs of several kinds count, with the name of the PMU.
 fn name(number: &Number<'_>) -> String {
     match number.details.counters {
         Some(row) if row.beside == Beside::Others => format!("{}@{}", number.metric, row.pmu),
@@ -254,14 +258,14 @@ fn name(number: &Number<'_>) -> String {
     }
 }
 
-/// The event that a number is a rate of.
+/// Returns the event of which a number is a rate.
 fn event(number: &Number<'_>) -> Option<String> {
     const RATES: [&str; 3] = ["cpu_rate", "rate", "power"];
     let event = number.parent.as_ref()?.strip_prefix("event.")?;
     RATES.contains(&number.metric.as_ref()).then(|| event.to_owned())
 }
 
-/// Does the number grow with time?
+/// Returns the basis of a number: whether it grows with time.
 fn basis(number: &Number<'_>) -> Basis {
     let of_tasks = || {
         metric::TASKS
@@ -311,7 +315,7 @@ fn entry(number: &Number<'_>, weight: f64) -> Entry {
 }
 
 impl Entry {
-    /// Adds what another owner of the same name did, as far as that can be added.
+    /// Adds the numbers of another owner of the same name, as far as they add up.
     fn merge(&mut self, other: Self) {
         let is_rate = self.basis == Basis::PerSecond || self.unit.ends_with("/s");
         self.found = match (std::mem::replace(&mut self.found, Found::Missing(String::new())), other.found) {
@@ -331,12 +335,12 @@ impl Entry {
     }
 }
 
-/// Samples of the target.
+/// Returns the number of samples of the target.
 fn samples(tasks: &TasksReport) -> f64 {
     tasks.hot.iter().map(|function| function.samples as f64).sum()
 }
 
-/// Samples of every function and stack, by what another recording may know of it.
+/// Returns the samples of every function and stack, by a key that matches across recordings.
 fn shares(tasks: &TasksReport) -> BTreeMap<Key, f64> {
     let all = samples(tasks);
     let mut shares = BTreeMap::new();
@@ -356,7 +360,7 @@ fn shares(tasks: &TasksReport) -> BTreeMap<Key, f64> {
     shares
 }
 
-/// CPU time of an owner, for a list of those that only one recording has.
+/// Returns the CPU time of an owner, for a list of those that only one recording has.
 pub(super) fn cpu_time(owners: &BTreeMap<Key, Measured>, whose: &Whose) -> Option<f64> {
     let key = Key {
         whose: whose.clone(),

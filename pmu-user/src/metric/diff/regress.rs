@@ -1,9 +1,10 @@
-//! Regressions: by how much a metric became worse, and whether that is surely more than a limit.
+//! Regressions: the amount by which a metric became worse, and whether it significantly exceeds a limit.
 
 use super::{Difference, Outcome, key::What};
 
-/// Metrics of which less is worse, by their names in the tables or the last part of them; of all others more is. A bandwidth that
-/// falls may be an improvement (less to move) or a regression (slower), so none is here.
+/// Metrics for which less is worse, by their names in the tables or the last part of them. For all others
+/// more is worse. A falling bandwidth may be an improvement (less to move) or a regression (slower), so none
+/// is listed.
 const LESS_IS_WORSE: [&str; 9] = [
     "insn_per_cycle",
     "ipc",
@@ -16,24 +17,25 @@ const LESS_IS_WORSE: [&str; 9] = [
     "tma_info_thread_ipc",
 ];
 
-/// Is less of this metric worse?
+/// Returns whether less of this metric is worse.
 pub fn less_is_worse(metric: &str) -> bool {
-    // A ratio of events has its name behind `ratio.`, a metric of a table that of its group before it.
+    // A ratio of events has its name after `ratio.`, and a metric of a table has its group before the name.
     LESS_IS_WORSE.contains(&metric) || LESS_IS_WORSE.contains(&metric.rsplit('.').next().unwrap_or(metric))
 }
 
-/// What a comparison says about a limit.
+/// Judgement of a comparison against a limit.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Judgement {
-    /// It is surely worse by more: by how much at least, as a share of the first side.
+    /// Worse by more than the limit, with confidence: the least amount, as a share of the first side.
     Worse(f64),
-    /// It is not, or not surely.
+    /// Not worse by more than the limit, or not with confidence.
     Within,
-    /// It cannot be told, and why.
+    /// Judgement is not possible, with the reason.
     Unknown(String),
 }
 
-/// Whether the interval of what `difference` became worse by lies above `limit` (a share of the first side).
+/// Returns whether the interval of the deterioration in `difference` lies above `limit` (a share of the first
+/// side).
 pub fn judge(difference: &Difference, limit: f64) -> Judgement {
     let What::Metric(metric) = &difference.key.what else { return Judgement::Within };
     let tested = match &difference.outcome {
@@ -44,7 +46,7 @@ pub fn judge(difference: &Difference, limit: f64) -> Judgement {
         if tested.p >= super::LEVEL {
             return Judgement::Within;
         }
-        return Judgement::Unknown("it may have been 0 before, of which nothing is a share".to_owned());
+        return Judgement::Unknown("it may have been 0 before, so its change has no percentage".to_owned());
     };
     let worse = if less_is_worse(metric) { -relative.high } else { relative.low };
     if worse > limit { Judgement::Worse(worse) } else { Judgement::Within }

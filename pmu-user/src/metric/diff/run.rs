@@ -1,4 +1,4 @@
-//! From the drains of a recording to what is compared: the whole run, and its parts one after the other.
+//! Conversion of a recording's drains into comparable form: the whole run, and its parts one after the other.
 
 use super::{
     super::{
@@ -19,12 +19,12 @@ use crate::{
     table::io::FindError,
 };
 
-/// Parts that are kept apart: where there would be more, two that follow each other become one.
+/// Maximum number of parts: beyond it, each two that follow each other become one.
 const PARTS_MAX: usize = 128;
-/// What a part keeps of code and stacks: the rarest are not compared.
+/// Bounds on code and stacks in a part: the rarest are not compared.
 const PART_BOUNDS: Bounds = Bounds { hot: 1 << 12, stack_bytes: 1 << 20, gaps: 16, ..BOUNDS };
 
-/// Parts of equal numbers of ticks.
+/// Parts with equal numbers of ticks.
 struct Series<T> {
     parts: Vec<T>,
     ticks_of_part: usize,
@@ -58,15 +58,15 @@ impl<T> Series<T> {
     }
 }
 
-/// A recording that is being read.
+/// Recording while it is being read.
 pub struct Run<'a> {
     header: &'a Header,
-    /// Is the next drain the one with which the counts begin of a recording that began midway?
+    /// Whether the next drain is the base of the counts of a recording that began midway.
     base_is_due: bool,
     prepared: Vec<topdown::Prepared>,
     ledger: Ledger,
     tasks: Series<Interval>,
-    /// Samples that came with the names, when the run was over.
+    /// Samples that arrived with the names, after the run.
     late: Option<Interval>,
     io: Option<(io::Prepared<'a>, IoLedger, Series<IoInterval>)>,
     counts: Vec<OneRun>,
@@ -75,7 +75,7 @@ pub struct Run<'a> {
     cgroups: CgroupNames,
 }
 
-/// One of the runs that `pmbpf stat` counted.
+/// Run that `pmbpf stat` counted, one of several.
 #[derive(Default)]
 struct OneRun {
     parts: Vec<Stat>,
@@ -84,11 +84,11 @@ struct OneRun {
 }
 
 impl<'a> Run<'a> {
-    /// One that `header` describes; `prepared` are the CPU models of its plan.
+    /// Creates a run that `header` describes; `prepared` are the CPU models of its plan.
     ///
     /// # Errors
     ///
-    /// The table of its uncore PMUs cannot be read.
+    /// If the table of its uncore PMUs cannot be read.
     pub fn new(header: &'a Header, prepared: Vec<topdown::Prepared>) -> Result<Self, FindError> {
         let topology = &header.machine.topology;
         let of_io = |io| Ok((io::Prepared::new(io, topology)?, IoLedger::new(&io.plan), Series::default()));
@@ -106,7 +106,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Takes a drain.
+    /// Processes a drain.
     pub fn drain(&mut self, mut drain: Drain) {
         let told = std::mem::take(&mut drain.cgroups).into_iter();
         self.cgroups.extend(told.map(|CgroupName { path, identity }| (path, identity)));
@@ -124,7 +124,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Takes a drain of which nothing is compared.
+    /// Processes a drain that is not compared.
     fn begin(&mut self, drain: Drain) {
         if let Some(drain) = &drain.tasks {
             self.ledger.skip(drain);
@@ -136,7 +136,7 @@ impl<'a> Run<'a> {
 
     fn drain_tasks(&mut self, drain: &TasksDrain) {
         let tick = self.ledger.advance(drain);
-        // The first is what others are held against.
+        // The first tick is the base of the others.
         if tick.length_ns() > 0 {
             self.tasks.add(tick, |part, next| part.extend(&next));
         }
@@ -156,7 +156,7 @@ impl<'a> Run<'a> {
 
     fn drain_counts(&mut self, drain: CountsDrain) {
         let Some(header) = &self.header.counts else { return };
-        // CPUs of two hosts are not the same CPUs: all of them are compared.
+        // CPUs of two hosts are not the same CPUs: the sum of all of them is compared.
         let plan = CountPlan { places: Vec::new(), ..header.plan.clone() };
         let earlier = self.earlier.take().filter(|earlier| earlier.run == drain.run);
         if earlier.is_none() || self.counts.is_empty() {
@@ -170,12 +170,12 @@ impl<'a> Run<'a> {
         self.earlier = Some(drain);
     }
 
-    /// Takes names, which come when the run is over.
+    /// Processes names, which arrive after the run.
     pub fn name(&mut self, names: &Names) {
         self.late = Some(self.ledger.name(names));
     }
 
-    /// The recording, called `name`; several where a command was counted several times.
+    /// Returns the recording under the name `name`; several where a command was counted several times.
     pub fn finish(mut self, name: &str, ending: Option<&Ending>) -> Vec<Recorded> {
         let ended = ending.is_some_and(is_ended);
         if self.header.tasks.is_none() && self.header.io.is_none() {
@@ -195,7 +195,7 @@ impl<'a> Run<'a> {
         }
         let mut whole = Interval::default();
         self.tasks.parts.iter().for_each(|part| whole.extend(part));
-        // When its samples were taken is not known: no part has them, and what varies is not known.
+        // The time of these samples is not known: no part contains them, so their variation is not known.
         let has_late = self.late.as_ref().is_some_and(|late| !late.hot.is_empty());
         self.late.iter().for_each(|late| whole.extend(late));
         let tasks = self.tasks.parts.iter().map(|part| self.tasks(part, has_late));
@@ -203,7 +203,7 @@ impl<'a> Run<'a> {
         let (of_io, all_io) = self.io_reports();
         let parts = match (tasks.is_empty(), of_io.len() == tasks.len()) {
             (true, _) => of_io,
-            // One clock: a tick is the same for both.
+            // Both use one clock: a tick is the same for both.
             (false, true) => {
                 tasks.into_iter().zip(of_io).map(|(tasks, io)| Report { io: io.io, ..tasks }).collect()
             }
@@ -224,13 +224,13 @@ impl<'a> Run<'a> {
         self.named(Report { tasks, ..Report::default() })
     }
 
-    /// A report with the names of its cgroups. Those of one name that came one after the other are compared together.
+    /// Returns a report with the names of its cgroups. Successive cgroups of one name are compared together.
     fn named(&self, mut report: Report) -> Report {
         report.name_cgroups(&self.cgroups, &mut Generations::default());
         report
     }
 
-    /// Of each part, and of all.
+    /// Returns the I/O report of each part, and of the whole.
     fn io_reports(&self) -> (Vec<Report>, Option<io::IoReport>) {
         let Some((prepared, ledger, series)) = &self.io else { return (Vec::new(), None) };
         let report = |interval: &IoInterval| io::IoReport::new(prepared, ledger, interval);
@@ -241,7 +241,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Did a command run to its end, and not into a time limit or a signal?
+/// Returns whether a command ran to its end, and was not ended by a time limit or a signal.
 fn is_ended(ending: &Ending) -> bool {
     matches!(ending.workload, Some(Workload::Exited(_)))
 }

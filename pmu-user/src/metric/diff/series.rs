@@ -1,47 +1,52 @@
-//! A number that varies over time: its estimate, and how far the same program's would be from it another time, from how it varied
-//! within the recording.
+//! Numbers that vary over time: the estimate, and its deviation in another run of the same program, from the
+//! variation within the recording.
 //!
-//! Ticks of a run are not independent, so the variance of their mean is not theirs divided by their number. It is the spectrum at
-//! frequency 0 (long-run variance), here estimated by the mean of the first few cosine transforms, which are nearly independent of
-//! each other: the mean divided by its error then has Student's t distribution with as many degrees of freedom as there are transforms
-//! (Lazarus, Lewis, Stock and Watson, HAR Inference: Recommendations for Practice, J. Bus. Econ. Stat. 36, 2018). Their power is
-//! extrapolated to frequency 0 by how much a tick is like the one before it, as in prewhitening (Andrews and Monahan, Econometrica 60,
-//! 1992).
+//! Ticks of a run are not independent, so the variance of their mean is not theirs divided by their number.
+//! It is the spectrum at frequency 0 (long-run variance). The estimate is the mean of the first few cosine
+//! transforms, which are nearly independent of each other. The mean divided by its error then has Student's t
+//! distribution with as many degrees of freedom as there are transforms (Lazarus, Lewis, Stock and Watson,
+//! HAR Inference: Recommendations for Practice, J. Bus. Econ. Stat. 36, 2018). Their power is extrapolated to
+//! frequency 0 by the correlation of successive ticks, as in prewhitening (Andrews and Monahan, Econometrica
+//! 60, 1992).
 
 use std::f64::consts::PI;
 
 use super::super::value::Z;
 
-/// Parts of a run below which nobody knows how it varies.
+/// Number of parts of a run below which its variation is not known.
 pub const PARTS_MIN: usize = 4;
-/// Transforms for `n` parts: 0.41 · n^⅔ keeps the size of the test where numbers are autocorrelated (ibid.).
+/// Factor for the number of transforms for `n` parts: 0.41 · n^⅔ keeps the size of the test where numbers are
+/// autocorrelated (ibid.).
 const TRANSFORMS: f64 = 0.41;
-/// Degrees of freedom of a transform. The autocorrelation is estimated from the same parts, and Satterthwaite's approximation is a little
-/// generous with few degrees: simulated AR(1) numbers with a memory of 0 to 0.8 in 20 to 120 parts differ in 2 to 5 % of pairs at a
-/// level of 5 % with three quarters, in 5 to 8 % with all.
+/// Degrees of freedom of a transform. The autocorrelation is estimated from the same parts, and
+/// Satterthwaite's approximation is a little generous with few degrees. In a simulation, AR(1) numbers with a
+/// memory of 0 to 0.8 in 20 to 120 parts were compared at a level of 5 %. Three quarters flag 2 to 5 % of
+/// pairs, all degrees flag 5 to 8 %.
 const FREEDOM: f64 = 0.75;
-/// What a part remembers of the one before it at most: beyond it is a trend, of which no recording says how it goes on.
+/// Maximum correlation of a part with the one before it: beyond it is a trend, of which no recording shows
+/// the continuation.
 const MEMORY_MAX: f64 = 0.9;
 
-/// A number's variance and the degrees of freedom with which it is known.
+/// Variance of a number, and the degrees of freedom with which it is known.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
     /// Variance of the estimate.
     pub variance: f64,
-    /// Degrees of freedom.
+    /// Degrees of freedom of the variance.
     pub freedom: f64,
 }
 
-/// A number of one side, and how far it can be trusted beyond what was measured.
+/// Number of one side, with its variation beyond the measured error.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Estimate {
-    /// The number.
+    /// Value of the number.
     pub value: f64,
-    /// How it varies, or why that is not known.
+    /// Variance of the number, or the reason why it is not known.
     pub spread: Result<Spread, String>,
 }
 
-/// Long-run variance of the sum of `parts`, which vary around 0, and its degrees of freedom. `None` where there are too few.
+/// Returns the long-run variance of the sum of `parts`, which vary around 0, and its degrees of freedom.
+/// `None` where there are too few.
 fn long_run(parts: &[f64]) -> Option<Spread> {
     let count = parts.len();
     if count < PARTS_MIN {
@@ -55,14 +60,16 @@ fn long_run(parts: &[f64]) -> Option<Spread> {
     };
     let orders = || 1..=transforms as usize;
     let all: f64 = orders().map(power).sum();
-    // Where a part is like the one before it, all transforms but that of frequency 0 have less power than that.
+    // Where a part is like the one before it, all transforms but that of frequency 0 have less power than
+    // that.
     let memory = memory(parts);
     let below: f64 = orders().map(|order| spectrum(memory, PI * order as f64 / count as f64)).sum();
     Some(Spread { variance: all / below, freedom: (FREEDOM * transforms).max(1.0) })
 }
 
-/// How much of a part's deviation the next one has: autocorrelation at lag 1, without its bias towards less (Kendall, Biometrika 41,
-/// 1954). Parts that alternate vary less together than apart; that is not made use of.
+/// Returns the share of a part's deviation that the next one has: the autocorrelation at lag 1, corrected for
+/// its downward bias (Kendall, Biometrika 41, 1954). Alternating parts vary less together than apart; that is
+/// not exploited.
 fn memory(parts: &[f64]) -> f64 {
     let squares: f64 = parts.iter().map(|part| part * part).sum();
     let products: f64 = parts.windows(2).map(|pair| pair[0] * pair[1]).sum();
@@ -73,12 +80,12 @@ fn memory(parts: &[f64]) -> f64 {
     (found + (1.0 + 4.0 * found) / parts.len() as f64).clamp(0.0, MEMORY_MAX)
 }
 
-/// Power at a frequency, as a share of that at frequency 0, of what remembers so much (an AR(1) process).
+/// Returns the power at a frequency, as a share of that at frequency 0, for this memory (an AR(1) process).
 fn spectrum(memory: f64, frequency: f64) -> f64 {
     (1.0 - memory).powi(2) / (1.0 - 2.0 * memory * frequency.cos() + memory * memory)
 }
 
-/// What is said where a recording is too short.
+/// Returns the reason for a recording that is too short.
 pub(super) fn too_few(parts: usize) -> String {
     let ticks = match parts {
         1 => "one tick".to_owned(),
@@ -87,11 +94,12 @@ pub(super) fn too_few(parts: usize) -> String {
     format!("{ticks}: variation unknown; record longer, or several runs a side")
 }
 
-/// Variance of Σ numerators ÷ Σ denominators, from how the parts of a run vary: by linearisation, `numerator − ratio · denominator`.
+/// Returns the variance of Σ numerators ÷ Σ denominators, from the variation of the parts of a run. It is
+/// linearised as `numerator − ratio · denominator`.
 ///
 /// # Errors
 ///
-/// Says why it is not known.
+/// Returns the reason why it is not known.
 pub(super) fn of_ratio(parts: &[(f64, f64)]) -> Result<Spread, String> {
     let present: Vec<_> = parts.iter().filter(|(_, below)| *below > 0.0).collect();
     let (above, below) = present.iter().fold((0.0, 0.0), |sum, part| (sum.0 + part.0, sum.1 + part.1));
@@ -101,14 +109,15 @@ pub(super) fn of_ratio(parts: &[(f64, f64)]) -> Result<Spread, String> {
     Ok(Spread { variance: spread.variance / (below * below), ..spread })
 }
 
-/// At least what was measured: its half width, and for a count of `occurrences` the variance of as rare ones. What varies over time
-/// has these errors in it, unless they go the same way in all of it.
+/// Returns the spread with at least the variance of the measured error: that of the half-width, and the
+/// `poisson` variance of a count. Variation over time includes these errors, unless they have the same sign
+/// in all of it.
 pub(super) fn at_least(spread: Spread, half_width: f64, poisson: f64) -> Spread {
     let measured = (half_width / Z).powi(2);
     Spread { variance: spread.variance.max(measured).max(poisson), ..spread }
 }
 
-/// Mean of one number a run, from `values` of several runs.
+/// Returns the mean of one number over runs, from its `values`.
 pub(super) fn of_runs(values: &[f64]) -> (f64, Spread) {
     let count = values.len() as f64;
     let mean = values.iter().sum::<f64>() / count;

@@ -1,4 +1,5 @@
-//! Is the comparison right as often as it says? Pairs of simulated recordings, of the same program and of one that has changed.
+//! Calibration of the comparison: pairs of simulated recordings, of the same program and of one that has
+//! changed.
 
 mod simulation;
 
@@ -14,25 +15,26 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// Pairs of recordings that a claim is made of: `cargo xtask nightly` compares so many.
+/// Number of pairs of recordings on which a claim rests: `cargo xtask nightly` compares this many.
 const PAIRS: usize = 200;
 
-/// Pairs to be compared: as many as `PMBPF_PAIRS` says, else a quarter of [`PAIRS`], which finds what is plainly wrong.
+/// Returns the number of pairs to compare: `PMBPF_PAIRS`, or else a quarter of [`PAIRS`], which finds gross
+/// errors.
 fn pairs() -> usize {
     std::env::var("PMBPF_PAIRS").map_or(PAIRS / 4, |number| number.parse().unwrap())
 }
 
-/// Two standard errors of 5 % of so many numbers.
+/// Returns two standard errors of 5 % of this many numbers.
 fn error_of(numbers: usize) -> f64 {
     2.0 * (0.05 * 0.95 / numbers as f64).sqrt()
 }
 
-/// What is allowed above 5 %: nothing where the claim is made, else the error of so few pairs.
+/// Returns the allowance above 5 %: 0 where the claim is made, otherwise the error of so few pairs.
 fn allowed(pairs: usize) -> f64 {
     if self::pairs() < PAIRS { error_of(pairs) } else { 0.0 }
 }
 
-/// A kind of recording of a program.
+/// Function that records a program in one way.
 type Record = fn(&Simulator, &Program, &mut Random) -> Vec<Recorded>;
 
 fn compare(record: Record, programs: [&Program; 2], runs: usize, random: &mut Random) -> Diff {
@@ -44,7 +46,8 @@ fn compare(record: Record, programs: [&Program; 2], runs: usize, random: &mut Ra
     Diff::new([&a, &b], &[])
 }
 
-/// Numbers compared, numbers that would be flagged one by one, and pairs with any flag after correction.
+/// Returns the numbers compared, the numbers flagged without correction, and the pairs with any flag after
+/// correction.
 fn of_the_same(record: Record, program: &Program, runs: usize, pairs: usize) -> (usize, usize, usize) {
     let mut random = Random(20_261_123);
     let (mut compared, mut uncorrected, mut flagged) = (0, 0, 0);
@@ -57,7 +60,7 @@ fn of_the_same(record: Record, program: &Program, runs: usize, pairs: usize) -> 
     (compared, uncorrected, flagged)
 }
 
-/// At most a twentieth, and `error` more.
+/// Asserts that at most a twentieth is flagged, and `error` more.
 #[track_caller]
 fn assert_calibrated((compared, uncorrected, flagged): (usize, usize, usize), pairs: usize, error: f64) {
     assert!(compared > 2 * pairs, "{compared}");
@@ -74,7 +77,8 @@ fn runs_of_the_same_do_not_differ() {
 
 #[test]
 fn counts_of_the_same_do_not_differ() {
-    // A pair's numbers hang together, as counts of one clock do: two standard errors of so many pairs of two independent numbers.
+    // A pair's numbers are correlated, as counts of one clock are: two standard errors of this many pairs of
+    // two independent numbers.
     let pairs = 4 * pairs();
     assert_calibrated(of_the_same(Simulator::stat, &PROGRAM, 1, pairs), pairs, error_of(2 * pairs));
 }
@@ -96,7 +100,8 @@ fn groups_of_runs_of_the_same_do_not_differ() {
     assert_calibrated(found, pairs, allowed(pairs));
 }
 
-/// Share of the pairs that have the target's `metric` flagged after correction, with a change that is about `change`.
+/// Returns the share of the pairs that have the target's `metric` flagged after correction, with a change of
+/// about `change`.
 fn found(record: Record, changed: &Program, before: &Program, metric: &str, change: f64) -> f64 {
     let mut random = Random(19_700_101);
     let pair = |_: &usize| {
@@ -143,7 +148,7 @@ fn one_tick_says_nothing_of_how_a_run_varies() {
     assert!(told, "{:?}", diff.differences);
 }
 
-/// What the gate says of the target's `metric` with this limit.
+/// Returns the judgement on the target's `metric` with this limit.
 fn judged(record: Record, changed: &Program, metric: &str, limit: f64) -> super::Judgement {
     let before = Program { ticks: 120, waits: 50, ..PROGRAM };
     let diff = compare(record, [&before, changed], 1, &mut Random(3));
@@ -164,7 +169,7 @@ fn a_regression_is_what_is_surely_worse_by_more_than_the_limit() {
     assert_eq!(judged(Simulator::run, &more, "cpu_time", 0.25), Within);
     let less = Program { cpu_time: 0.8, ..before };
     assert_eq!(judged(Simulator::run, &less, "cpu_time", 0.05), Within);
-    // Of instructions per cycle, less is worse.
+    // For instructions per cycle, less is worse.
     let slower = Program { ipc: 0.8, ..before };
     assert!(matches!(judged(Simulator::stat, &slower, "insn_per_cycle", 0.05), Worse(_)));
     let faster = Program { ipc: 1.2, ..before };
@@ -202,7 +207,7 @@ fn functions_and_stacks_are_compared_up_to_the_same_number_each() {
     assert_eq!((chosen.len(), of_stacks.len(), rare), (CODE_MAX, CODE_MAX, 57));
 }
 
-/// A recording of the target's waits by culprit, in ns a second.
+/// Returns a recording of the target's waits by culprit, in ns a second.
 fn charged(culprits: &[(&str, f64)]) -> [Recorded; 1] {
     let key = |what| Key { whose: Whose::target(), subject: None, event: None, what };
     let number = |rate: f64| {
@@ -231,7 +236,7 @@ fn a_culprit_that_came_is_compared_with_none_and_one_of_little_is_not() {
     assert_eq!(came.sides.each_ref().map(|side| side.as_ref().unwrap().value), [0.0, 3e8]);
     assert!(came.is_significant() && !of("/hog").unwrap().is_significant());
     assert_eq!((of("/dust").is_none(), diff.rare, diff.only.len()), (true, 1, 0));
-    // A recording that does not tell has no culprits, and not 0 of them.
+    // A recording without culprits has none, and not 0 of them.
     let silent = charged(&[]);
     let diff = Diff::new([&silent, &after], &[]);
     assert!(diff.differences.iter().all(|one| !matches!(one.key.what, What::Culprit(_))));

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{drain::reading::SliceRow, plan::multiplexing::Multiplexing};
 
-/// One estimate per event of the group.
+/// Returns one estimate per event of the group.
 pub(super) fn rotating(
     turns: &Multiplexing,
     group: usize,
@@ -44,7 +44,7 @@ pub(super) fn rotating(
     (0..events).map(estimate).collect()
 }
 
-/// The estimate of one event from the slices in which it counted, `counts` in the order of `seen`.
+/// Returns the estimate of one event from the slices in which it counted, `counts` in the order of `seen`.
 pub(super) fn estimate_one(
     population: &Population<'_>,
     seen: &[Seen],
@@ -61,7 +61,7 @@ pub(super) fn estimate_one(
 struct Sample<'a> {
     seen: &'a [Seen],
     coverage: f64,
-    /// `None` if that was all of the owner's time.
+    /// Regression, `None` if those were all of the owner's time.
     regression: Option<Regression<'a>>,
 }
 
@@ -80,14 +80,15 @@ impl<'a> Sample<'a> {
                 if one.running < time * (1.0 - CLOCKS_DIFFER) { time - one.running } else { 0.0 };
         }
         let coverage = (seen.iter().map(|one| one.running).sum::<f64>() / population.time_total).min(1.0);
-        // In a slice of a few microseconds clocks differ by more than their share, but it is nothing of the whole.
+        // Clocks differ by more than their share in a slice of a few microseconds, but that is nothing of the
+        // whole.
         if unseen.iter().sum::<f64>() < population.time_total * CLOCKS_DIFFER {
             return Ok(Self { seen, coverage, regression: None });
         }
         if seen.len() < SLICES_MIN {
             let slices = if seen.len() == 1 { "slice" } else { "slices" };
             return Err(format!(
-                "its group counted in {} {slices} only; {SLICES_MIN} tell how far a total may be off",
+                "its group counted in {} {slices} only; an error estimate takes {SLICES_MIN}",
                 seen.len()
             ));
         }
@@ -111,8 +112,8 @@ impl<'a> Sample<'a> {
     }
 }
 
-/// Makes deviations no smaller than those of occurrences that fall into the turns by chance, as in
-/// [`super::super::counts`]: where nothing, or the same few, were seen in every slice, that is not what must have been in the
+/// Raises deviations to at least those of occurrences that fall into the turns by chance, as in
+/// [`super::super::counts`]. Nothing, or the same few, in every slice seen does not prove the same in the
 /// others. One more than was seen is allowed for.
 fn at_least_by_chance(deviations: &mut [f64], seen: f64, share: f64) {
     let variance: f64 = deviations.iter().map(|deviation| deviation * deviation).sum();
@@ -122,7 +123,8 @@ fn at_least_by_chance(deviations: &mut [f64], seen: f64, share: f64) {
     }
 }
 
-/// One estimate per event that always counts: exact, unless someone else took its counter for a while. `rows` are all there are, `population` those in which the owner ran.
+/// Returns one estimate per event that always counts: exact, unless another user took its counter for a
+/// while. `rows` are all rows, `population` those in which the owner ran.
 pub(super) fn always(turns: &Multiplexing, rows: &[SliceRow], population: &Population<'_>) -> Vec<Estimate> {
     let groups = turns.always.iter().enumerate().flat_map(|(at, group)| group.events.iter().map(move |_| at));
     let estimate = |(event, group): (usize, usize)| {
@@ -131,7 +133,7 @@ pub(super) fn always(turns: &Multiplexing, rows: &[SliceRow], population: &Popul
             event < row.always.len() && running >= row.time_ns as f64 * (1.0 - CLOCKS_DIFFER)
         });
         if ran_all_the_time && !population.rows.is_empty() {
-            // A row without time may hold counts still: those of a switch that was just under way.
+            // A row without time may still hold counts: those of a switch that was just under way.
             let counts = rows.iter().filter_map(|row| row.always.get(event));
             return Estimate::Exact(counts.fold(0, |sum, count| sum.saturating_add(*count)));
         }
@@ -140,8 +142,8 @@ pub(super) fn always(turns: &Multiplexing, rows: &[SliceRow], population: &Popul
     groups.enumerate().map(estimate).collect()
 }
 
-/// From the slices in which it did count. The other events that always count have most likely lost their counters
-/// together with it, so only near slices speak for it.
+/// Returns the estimate from the slices in which the event did count. The other events that always count have
+/// most likely lost their counters together with it, so only near slices represent it.
 fn partly(population: &Population<'_>, event: usize, group: usize) -> Estimate {
     let mut seen = Vec::new();
     let mut counts = Vec::new();

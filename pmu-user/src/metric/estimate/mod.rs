@@ -1,16 +1,19 @@
-//! Counts that were multiplexed → totals of all the time, and metrics over them, each with its interval.
+//! Totals over all the time from multiplexed counts, and metrics of these totals, each with its interval.
 //!
-//! Reads the slices of one owner. In every slice some events counted, and of the groups that are multiplexed one did. What a
-//! group missed is predicted from what always counts by a ridge regression over the slices in which it counted; how far
-//! the predictions were off there is added for the rest, by nearness in time (a generalised regression estimator: Särndal,
-//! Swensson and Wretman, Model Assisted Survey Sampling, 1992, ch. 6). Where phases differ in what always counts, most of
-//! their error is gone; where they do not, what is left is the ratio of near slices, which no workload can lead astray, as
-//! the order of the groups is random.
+//! The input is the slices of one owner. In each slice the events that always count and one of the
+//! multiplexed groups counted. What a group missed is predicted from the events that always count, by a ridge
+//! regression over the slices in which the group counted. The residuals there are added for the rest, by
+//! nearness in time (a generalised regression estimator: Särndal, Swensson and Wretman, Model Assisted Survey
+//! Sampling, 1992, ch. 6). Where phases differ in what always counts, most of their error is gone. Where they
+//! do not, the estimate is the ratio of near slices. No workload can bias that, as the order of the groups is
+//! random.
 //!
-//! How uncertain a total is, is read from how much near slices differ, after the regression. It goes into replicates:
-//! totals, of all events at once, as other turns might have given. A metric is evaluated on each, whatever its formula.
+//! The uncertainty of a total is derived from the differences of near slices, after the regression. It goes
+//! into replicates: totals of all events at once, as other turns might have given. A metric is evaluated on
+//! each replicate, whatever its formula.
 //!
-//! What no slice shows, no interval holds: a burst so rare that none of the group's slices met one is in neither.
+//! An interval does not include what no slice shows: a burst so rare that no slice of the group met one is in
+//! neither.
 
 mod group;
 mod population;
@@ -28,21 +31,25 @@ use self::{population::Population, regression::Room, replicates::Deviations};
 use super::value::{How, Known, Value};
 use crate::{drain::reading::SliceRow, plan::multiplexing::Multiplexing};
 
-/// Fewest slices in which a group has to have counted: two tell one difference, and with it an interval 13 times as wide.
+/// Minimum number of slices in which a group has to have counted: two give one difference, and with it an
+/// interval 13 times as wide.
 pub const SLICES_MIN: usize = 3;
 
-/// Times that differ by less than this share are one: the owner's time and a counter's are read one after the other.
+/// Share below which a difference of two times is ignored: the owner's time and a counter's are read one
+/// after the other.
 const CLOCKS_DIFFER: f64 = 1e-3;
 
-/// Why an event without an estimate has none.
+/// Reason for an event without an estimate.
 const UNPLANNED: &str = "the event is not in the plan";
 
-/// Which event of a [`Multiplexing`]: first those that always count, then group by group, in the plan's order.
+/// Index of an event of a [`Multiplexing`]: first those that always count, then group by group, in the plan's
+/// order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EventIndex(pub usize);
 
 impl EventIndex {
-    /// The event that results call `name`. One that always counts comes before one of the same name that is multiplexed.
+    /// Returns the event that results call `name`. One that always counts precedes a multiplexed one of the
+    /// same name.
     pub fn of(turns: &Multiplexing, name: &str) -> Option<Self> {
         let taking_turns = turns.groups.iter().flat_map(|group| &group.events);
         turns.always_events().chain(taking_turns).position(|event| event.name == name).map(Self)
@@ -55,14 +62,14 @@ pub struct Estimates {
     events: Vec<Estimate>,
 }
 
-/// What is known of an event's total.
+/// Estimate of an event's total.
 #[derive(Clone, Debug)]
 enum Estimate {
-    /// Nothing, and why.
+    /// No estimate, with the reason.
     Missing(Rc<str>),
-    /// It counted whenever the owner ran.
+    /// Count of an event that counted whenever the owner ran.
     Exact(u64),
-    /// It counted in part of the time.
+    /// Estimate of an event that counted in part of the time.
     Scaled(Rc<Scaled>),
 }
 
@@ -70,17 +77,17 @@ enum Estimate {
 #[derive(Clone, Debug)]
 struct Scaled {
     total: f64,
-    /// What was counted: no total is less.
+    /// Part that was counted: no total is less.
     seen: f64,
     /// Running by the owner's time (0 to 1).
     coverage: f64,
-    /// How far off it may be.
+    /// Deviations of the total.
     deviations: Deviations,
 }
 
 impl Estimates {
-    /// Estimates every event of `turns`. `rows` are one owner's, of these turns only, in any order; several rows of a
-    /// slice are taken as slices of their own. Pure.
+    /// Estimates every event of `turns`. `rows` are one owner's, of these turns only, in any order. Several
+    /// rows of a slice are taken as separate slices. Pure.
     pub fn new(turns: &Multiplexing, rows: &[SliceRow]) -> Self {
         let mut ran: Vec<&SliceRow> = rows.iter().filter(|row| row.time_ns > 0).collect();
         ran.sort_by_key(|row| row.slice);
@@ -93,29 +100,29 @@ impl Estimates {
         Self { events }
     }
 
-    /// Totals of several lists of events as one: those of the next list follow those of the one before it.
+    /// Joins the totals of several lists of events, in their order.
     pub fn joined<'a>(parts: impl IntoIterator<Item = &'a Self>) -> Self {
         Self { events: parts.into_iter().flat_map(|part| &part.events).cloned().collect() }
     }
 
-    /// Leaves an event without a total: what was counted of it is not all that was asked for.
+    /// Removes the total of an event, because what was counted of it is not all that was requested.
     pub fn forget(&mut self, event: EventIndex, why: &str) {
         if let Some(known) = self.events.get_mut(event.0) {
             *known = Estimate::Missing(why.into());
         }
     }
 
-    /// Number of events, hence end of the indices.
+    /// Returns the number of events, which is the end of the indices.
     pub fn events(&self) -> usize {
         self.events.len()
     }
 
-    /// Was everything counted that is known at all? Then no replicate differs from the totals.
+    /// Returns whether every known total was counted in full. Then no replicate differs from the totals.
     pub fn are_exact(&self) -> bool {
         !self.events.iter().any(|event| matches!(event, Estimate::Scaled(_)))
     }
 
-    /// The best estimate of an event's total, without its interval.
+    /// Returns the best estimate of an event's total, without its interval.
     pub fn total(&self, event: EventIndex) -> Option<f64> {
         match self.events.get(event.0)? {
             Estimate::Exact(count) => Some(*count as f64),
@@ -124,7 +131,7 @@ impl Estimates {
         }
     }
 
-    /// Why an event has no total, if it has none.
+    /// Returns why an event has no total, if it has none.
     pub fn why_missing(&self, event: EventIndex) -> Option<&str> {
         match self.events.get(event.0) {
             Some(Estimate::Exact(_) | Estimate::Scaled(_)) => None,
@@ -133,7 +140,7 @@ impl Estimates {
         }
     }
 
-    /// An event's total.
+    /// Returns the total of an event.
     pub fn value(&self, event: EventIndex) -> Value {
         match self.events.get(event.0) {
             Some(Estimate::Exact(count)) => Value::counted(*count, 1.0),
@@ -143,8 +150,8 @@ impl Estimates {
         }
     }
 
-    /// An event's totals as other turns might have given them. One place in the list means the same turns for every event,
-    /// so what went wrong together goes wrong together.
+    /// Returns an event's totals as other turns might have given them. One place in the list means the same
+    /// turns for every event, so errors in common stay in common.
     pub fn replicates(&self, event: EventIndex) -> Option<[f64; REPLICATES]> {
         match self.events.get(event.0)? {
             Estimate::Exact(count) => Some([*count as f64; REPLICATES]),

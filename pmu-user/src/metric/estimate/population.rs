@@ -1,22 +1,23 @@
-//! The slices of an owner: how long it ran in each, and the signature, i.e. what always counts, per time.
+//! Slices of an owner: its running time in each, and the signature, i.e. the rates of what always counts.
 //!
-//! A slice in which a group did not count is represented by the nearest in time in which it did, by how long it counted there.
+//! A slice in which a group did not count is represented by the nearest in time in which it did, weighted by
+//! the time that it counted there.
 
 use crate::{drain::reading::SliceRow, plan::multiplexing::Multiplexing};
 
-/// Rates that differ by less than this share of their mean are one rate: no phase tells them apart.
+/// Share of their mean below which the spread of rates is ignored: no phase distinguishes them.
 const SPREAD_MIN: f64 = 1e-6;
 
-/// An owner's slices, in order of time, none without any.
+/// Slices of an owner, in order of time, none without time.
 pub(super) struct Population<'a> {
-    /// What was counted.
+    /// Rows of the slices.
     pub(super) rows: &'a [&'a SliceRow],
-    /// For each slice, how much less the one before it has to say than a nearer one: exp(−distance / groups), as a
-    /// round of turns is what brings every group about two slices near.
+    /// Factor by which the weight of the slice before each one fades: exp(−distance / groups), as a round of
+    /// turns is what brings every group about two slices near.
     pub(super) fading: Vec<f64>,
-    /// Time the owner ran in each, in ns.
+    /// Time that the owner ran in each slice, in ns.
     pub(super) time: Vec<f64>,
-    /// Their sum.
+    /// Sum of these times.
     pub(super) time_total: f64,
     /// Numbers in a signature.
     pub(super) columns: usize,
@@ -46,7 +47,7 @@ impl<'a> Population<'a> {
         }
     }
 
-    /// The same slices without signatures: for what stands in them itself.
+    /// Returns the same slices without signatures, for an event that is part of the signature.
     pub(super) fn unsigned(&self) -> Self {
         Self {
             rows: self.rows,
@@ -58,13 +59,13 @@ impl<'a> Population<'a> {
         }
     }
 
-    /// A slice's signature.
+    /// Returns the signature of a slice.
     pub(super) fn signature(&self, slice: usize) -> &[f64] {
         &self.signatures[slice * self.columns..(slice + 1) * self.columns]
     }
 }
 
-/// Per event that always counts, its counts per ns in each slice; `None` where it did not run.
+/// Returns the counts per ns in each slice of each event that always counts, `None` where it did not run.
 fn rate_columns(turns: &Multiplexing, rows: &[&SliceRow]) -> impl Iterator<Item = Vec<Option<f64>>> {
     let groups = turns.always.iter().enumerate().flat_map(|(at, group)| group.events.iter().map(move |_| at));
     groups.enumerate().map(|(event, group)| {
@@ -77,10 +78,10 @@ fn rate_columns(turns: &Multiplexing, rows: &[&SliceRow]) -> impl Iterator<Item 
     })
 }
 
-/// Rates with mean 0, so that one ridge fits all: in units between their mean and their spread. By their spread alone, what
-/// is noise only (reference cycles per time) would weigh as much as what tells phases apart; by their mean alone, what
-/// varies by a few per cent (the frequency) could not tell anything. What is not known takes the mean. `None` if they do
-/// not vary.
+/// Scales rates to mean 0, so that one ridge fits all, in units between their mean and their spread. By their
+/// spread alone, pure noise (reference cycles per time) would weigh as much as what distinguishes phases. By
+/// their mean alone, what varies by a few per cent (the frequency) would have no effect. Unknown rates take
+/// the mean. Returns `None` if the rates do not vary.
 fn standardised(rates: &[Option<f64>], time: &[f64]) -> Option<Vec<f64>> {
     let known = || rates.iter().zip(time).filter_map(|(rate, time)| Some(((*rate)?, time)));
     let weight: f64 = known().map(|(_, time)| time).sum();
@@ -91,22 +92,24 @@ fn standardised(rates: &[Option<f64>], time: &[f64]) -> Option<Vec<f64>> {
         .then(|| rates.iter().map(|rate| rate.map_or(0.0, |rate| (rate - mean) / scale)).collect())
 }
 
-/// What a slice that is far away has to say, beside a near one. It decides only where of the near ones a moment was seen.
+/// Weight of a slice that is far away, relative to a near one. It matters only where the near ones were seen
+/// for a moment.
 const FAR: f64 = 0.02;
 
 /// One slice in which a group counted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seen {
-    /// Which slice.
+    /// Index of the slice.
     pub(super) slice: usize,
     /// Time the group counted, in ns.
     pub(super) running: f64,
 }
 
-/// For each slice seen: how much of the owner's time a ns of it stands for, itself included. Weighted by running time
-/// they sum up to all of the owner's time.
+/// Returns the owner's time for which a ns of each slice seen stands, itself included. Weighted by running
+/// time these sum up to all of the owner's time.
 ///
-/// An unseen ns is spoken for by all that was seen: by running time, and by nearness ([`Population::fading`]).
+/// An unseen ns is represented by all that was seen, by running time and by nearness
+/// ([`Population::fading`]).
 pub(super) fn weights(population: &Population<'_>, seen: &[Seen], unseen: &[f64]) -> Vec<f64> {
     let mut running = vec![0.0; unseen.len()];
     for one in seen {
@@ -118,8 +121,8 @@ pub(super) fn weights(population: &Population<'_>, seen: &[Seen], unseen: &[f64]
     seen.iter().map(|one| 1.0 + shares[one.slice]).collect()
 }
 
-/// For each place the sum of all `masses`, each times `FAR` + how much is left of it after fading on the way. A sum of exponentials needs one
-/// pass each way, not one a pair.
+/// Returns for each place the sum of all `masses`, each times `FAR` + what is left of it after fading on the
+/// way. A sum of exponentials needs one pass each way, not one per pair.
 fn smooth(fading: &[f64], masses: &[f64]) -> Vec<f64> {
     let mut sums = vec![FAR * masses.iter().sum::<f64>(); masses.len()];
     let mut before = 0.0;

@@ -1,25 +1,26 @@
-//! Predicts what a group would have counted from what always counts, and tells how much the predictions may be off.
+//! Regression that predicts a group's counts from what always counts, and the error of these predictions.
 //!
-//! Works on rates (counts per ns of running time), weighted by running time: a slice twice as long is twice as certain.
+//! Rates (counts per ns of running time) are weighted by running time: a slice twice as long is twice as
+//! certain.
 
 use super::population::{Population, Seen, weights};
 
-/// How strongly slopes are held back, in units of the signatures' variance. At the end there is no slope at
-/// all: the plain ratio to the owner's time. Below the first, the noise of what always counts would be fitted.
+/// Ridges that restrain the slopes, in units of the signatures' variance. The last leaves no slope at all:
+/// the plain ratio to the owner's time. Below the first, the noise of what always counts would be fitted.
 const RIDGES: [f64; 6] = [1e-4, 1e-3, 1e-2, 0.1, 1.0, f64::INFINITY];
 
-/// Most of a prediction that a slice may make of itself. Without a bound, one that the regression bends to says nothing
-/// of the error and has it divided by nothing.
+/// Maximum share of a slice in its own prediction. Without a bound, a slice that the regression follows shows
+/// no error and has it divided by nothing.
 const LEVERAGE_MAX: f64 = 0.999;
 
-/// Degrees of freedom of n differences between neighbours: 18 / 35 · n. A difference has −2/3 of its variance in common with
-/// the next and 1/6 with the next but one, and 1 + 2 · (4/9 + 1/36) = 35 / 18.
+/// Degrees of freedom of n differences between neighbours: 18 / 35 · n. A difference has −2/3 of its variance
+/// in common with the next and 1/6 with the next but one. 1 + 2 · (4/9 + 1/36) = 35 / 18.
 const FREEDOM: f64 = 18.0 / 35.0;
 
-/// The regression of one group's events. What does not depend on the event is computed once.
+/// Regression of one group's events. Terms that do not depend on the event are computed once.
 pub(super) struct Regression<'a> {
     seen: &'a [Seen],
-    /// How much of the owner's time a ns of each slice stands for.
+    /// Owner's time for which a ns of each slice stands.
     stands_for: Vec<f64>,
     running_total: f64,
     columns: usize,
@@ -30,22 +31,22 @@ pub(super) struct Regression<'a> {
     fits: Vec<Ridge>,
 }
 
-/// What a ridge makes of a group. Signatures are divided by the square root of their moments with the ridge: then slopes
-/// are sums, and no event has to be solved for.
+/// Terms of one ridge for a group. Signatures are divided by the square root of their moments with the ridge.
+/// Slopes are then sums, and no event has to be solved for.
 struct Ridge {
-    /// Empty if there is no slope.
+    /// Divided signatures, empty if there is no slope.
     signatures: Vec<f64>,
-    /// The gap, divided likewise.
+    /// Gap, divided in the same way.
     gap: Vec<f64>,
-    /// For each slice, what makes its residual that of a regression without it.
+    /// Factor for each slice that makes its residual that of a regression without it.
     without_itself: Vec<f64>,
-    /// For each slice, what makes its difference from its neighbours a deviation of the total.
+    /// Factor for each slice that makes its difference from its neighbours a deviation of the total.
     lever: Vec<f64>,
-    /// Parameters that are left free, all told.
+    /// Number of parameters that are left free, in total.
     parameters: f64,
 }
 
-/// What a regression says about one event. The slices' deviations stay in [`Room`].
+/// Result of a regression for one event. The slices' deviations stay in [`Room`].
 pub(super) struct Fitted {
     /// Estimate of the total.
     pub(super) total: f64,
@@ -53,21 +54,22 @@ pub(super) struct Fitted {
     pub(super) freedom: f64,
 }
 
-/// Memory that is used again for each event.
+/// Memory that is reused for each event.
 #[derive(Default)]
 pub(super) struct Room {
-    /// Of each slice seen: counts per ns.
+    /// Counts per ns of each slice seen.
     pub(super) rates: Vec<f64>,
     slopes: Vec<f64>,
     residuals: Vec<f64>,
     scores: Vec<f64>,
     totals: Vec<f64>,
-    /// Of each slice seen: what it adds to the error of the total.
+    /// Contribution of each slice seen to the error of the total.
     pub(super) deviations: Vec<f64>,
 }
 
 impl<'a> Regression<'a> {
-    /// `unseen` is the time in each slice that the group missed. At least three slices have to be seen.
+    /// Prepares the regression. `unseen` is the time in each slice that the group missed. At least three
+    /// slices have to be seen.
     pub(super) fn new(population: &Population<'_>, seen: &'a [Seen], unseen: &[f64]) -> Self {
         let columns = population.columns;
         let stands_for = weights(population, seen, unseen);
@@ -106,7 +108,7 @@ impl<'a> Regression<'a> {
         self.seen[at].running / self.running_total
     }
 
-    /// Second moments of the signatures: the lower triangle, row by row.
+    /// Returns the second moments of the signatures: the lower triangle, row by row.
     fn moments(&self) -> Vec<f64> {
         let mut moments = vec![0.0; self.columns * self.columns];
         for at in 0..self.seen.len() {
@@ -145,9 +147,9 @@ impl<'a> Regression<'a> {
         Ridge { signatures, gap, without_itself, lever, parameters }
     }
 
-    /// If the variance of a count is s² times its running time c, a slice with `weight` in the total adds
-    /// (weight − 1)²·s²·c to the error, and the unseen time it stands for adds its own. A rate's difference from its
-    /// neighbours' has the variance s²·(1/c + 1/theirs).
+    /// Returns the lever of a slice. If the variance of a count is s² times its running time c, a slice with
+    /// `weight` in the total adds (weight − 1)²·s²·c to the error. The unseen time for which it stands adds
+    /// its own. A rate's difference from its neighbours' has the variance s²·(1/c + 1/theirs).
     fn lever(&self, at: usize, weight: f64) -> f64 {
         let running = self.seen[at].running;
         let neighbours: f64 = self.neighbours(at).iter().map(|other| self.seen[*other].running).sum();
@@ -155,7 +157,7 @@ impl<'a> Regression<'a> {
         (share * running / (1.0 / running + 1.0 / neighbours)).sqrt()
     }
 
-    /// The slices before and after; at an end, the next two.
+    /// Returns the slices before and after, or at an end the next two.
     fn neighbours(&self, at: usize) -> [usize; 2] {
         match at {
             0 => [1, 2],
@@ -164,10 +166,11 @@ impl<'a> Regression<'a> {
         }
     }
 
-    /// Estimates an event from its rates in the slices seen, which are in the room.
+    /// Estimates an event from its rates in the slices seen, which are in `room`.
     ///
-    /// No ridge is chosen: each has the weight that its predictions of left-out slices earn it (as in Bayesian model
-    /// averaging, at half its sharpness; a choice would forget that others did nearly as well).
+    /// No ridge is chosen. Each has the weight that its predictions of left-out slices earn it (as in
+    /// Bayesian model averaging, at half its sharpness). A choice would ignore that others did nearly as
+    /// well.
     pub(super) fn fit(&self, room: &mut Room) -> Fitted {
         let slices = self.seen.len();
         let rates = &room.rates;
@@ -222,7 +225,8 @@ impl<'a> Regression<'a> {
         }
     }
 
-    /// Adds each slice's deviation: how far it is from its neighbours, so that a drift which all turns followed is no error.
+    /// Adds each slice's deviation from its neighbours, so that a drift which all turns followed is not an
+    /// error.
     fn deviate(&self, ridge: &Ridge, residuals: &[f64], weight: f64, deviations: &mut [f64]) {
         for (at, deviation) in deviations.iter_mut().enumerate() {
             let [one, other] = self.neighbours(at);
@@ -237,9 +241,10 @@ fn dot(left: &[f64], right: &[f64]) -> f64 {
     left.iter().zip(right).map(|(left, right)| left * right).sum()
 }
 
-/// Degrees of freedom, by what the regression used up, and by what a few large deviations among small ones leave: with
-/// normal deviations (Σd²)² / Σd⁴ is a third of their number. Half of that, for few deviations do not show their own tail
-/// (bursts): the simulation misses the truth more often without.
+/// Returns the degrees of freedom: those that the regression leaves, or fewer if there are a few large
+/// deviations among small ones. With normal deviations (Σd²)² / Σd⁴ is a third of their number. Half of that
+/// is used, because few deviations do not show their own tail (bursts): the simulation misses the truth more
+/// often without.
 fn freedom(deviations: &[f64], parameters: f64) -> f64 {
     let (squares, fourths) = deviations.iter().fold((0.0, 0.0), |(squares, fourths), deviation| {
         let square = deviation * deviation;
@@ -257,8 +262,8 @@ pub(super) struct Cholesky {
 }
 
 impl Cholesky {
-    /// Splits `matrix` + `ridge` · 1. The matrix (row by row) must not have negative eigenvalues; with a ridge above
-    /// what rounding leaves of them, the square roots exist.
+    /// Splits `matrix` + `ridge` · 1. The matrix (row by row) must not have negative eigenvalues. With a
+    /// ridge above what rounding leaves of them, the square roots exist.
     pub(super) fn new(matrix: &[f64], size: usize, ridge: f64) -> Self {
         let mut lower = vec![0.0; size * size];
         for row in 0..size {

@@ -1,9 +1,10 @@
-//! Totals as other turns might have given them.
+//! Replicates of totals, as other turns might have given them.
 //!
-//! Each slice in which a group counted brings a deviation, its share of the total's error. A replicate adds them up, each
-//! with a sign from a Hadamard matrix: over all replicates the mean square is the sum of squares, exactly (balanced
-//! repeated replication: Wolter, Introduction to Variance Estimation, 2007, ch. 3). The n-th slice of every group takes the
-//! same row of signs. They are near in time, so what drifts for two events drifts together.
+//! Each slice in which a group counted has a deviation, its share of the total's error. A replicate adds them
+//! up, each with a sign from a Hadamard matrix. Over all replicates the mean square is the sum of squares,
+//! exactly (balanced repeated replication: Wolter, Introduction to Variance Estimation, 2007, ch. 3). The
+//! n-th slice of every group takes the same row of signs. They are near in time, so what drifts for two
+//! events drifts together.
 
 use std::{array, cell::Cell};
 
@@ -13,21 +14,21 @@ use crate::{
     table::unit::Unit,
 };
 
-/// Number of replicates: a power of two, for the matrix is Sylvester's. All but one row hold a slice each; from the 32nd
-/// slice on they hold several, far enough apart to have nothing to do with each other.
+/// Number of replicates: a power of two, because the matrix is Sylvester's. All rows but one hold a slice
+/// each. From the 32nd slice on they hold several, far enough apart to be independent.
 pub const REPLICATES: usize = 32;
 
-/// How far a total may be off.
+/// Deviations of a total in the replicates.
 #[derive(Clone, Debug)]
 pub(super) struct Deviations {
-    /// In each replicate.
+    /// Deviation in each replicate.
     pub(super) each: [f64; REPLICATES],
     /// Degrees of freedom of their mean square.
     pub(super) freedom: f64,
 }
 
 impl Deviations {
-    /// From each slice's deviation, in order of time.
+    /// Returns the deviations in the replicates, from each slice's deviation, in order of time.
     pub(super) fn new(of_slices: &[f64], freedom: f64) -> Self {
         let mut each = [0.0; REPLICATES];
         for (at, deviation) in of_slices.iter().enumerate() {
@@ -37,13 +38,13 @@ impl Deviations {
         Self { each, freedom: freedom.clamp(1.0, (REPLICATES - 1) as f64) }
     }
 
-    /// Half the length of the 95 % interval.
+    /// Returns half the length of the 95 % interval.
     pub(super) fn reach(&self) -> f64 {
         reach(&self.each, self.freedom)
     }
 }
 
-/// Half the length of a 95 % interval, from what each replicate deviates.
+/// Returns half the length of a 95 % interval, from the deviation of each replicate.
 pub(super) fn reach(deviations: &[f64], freedom: f64) -> f64 {
     let squares: f64 = deviations.iter().map(|deviation| deviation * deviation).sum();
     student_quantile(freedom) * (squares / deviations.len() as f64).sqrt()
@@ -68,8 +69,8 @@ const DENSE: [f64; 10] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.30
 const SPARSE: [(f64, f64); 6] =
     [(10.0, 2.228), (15.0, 2.131), (20.0, 2.086), (30.0, 2.042), (60.0, 2.000), (120.0, 1.980)];
 
-/// Student's t: how many standard errors a 95 % interval reaches with so many degrees of freedom, from 1 up; between those of the
-/// table, by their reciprocals.
+/// Returns Student's t: the number of standard errors that a 95 % interval reaches with `freedom` degrees of
+/// freedom, from 1 up. Between those of the table it is interpolated by their reciprocals.
 pub fn student_quantile(freedom: f64) -> f64 {
     let freedom = freedom.max(1.0);
     let between = |(from, low): (f64, f64), (to, high): (f64, f64)| {
@@ -86,10 +87,10 @@ pub fn student_quantile(freedom: f64) -> f64 {
     }
 }
 
-/// A metric that is undefined in more replicates than this has no interval, hence no value.
+/// Number of undefined replicates above which a metric has no interval, hence no value.
 const UNDEFINED_MAX: usize = REPLICATES / 4;
 
-/// What a formula asked for, in all of its evaluations.
+/// Record of the events that a formula requested, in all of its evaluations.
 #[derive(Default)]
 struct Asked {
     missing: Cell<Option<usize>>,
@@ -98,7 +99,7 @@ struct Asked {
 }
 
 impl Asked {
-    /// A value with the interval that its replicas say; one that is not finite is undefined.
+    /// Returns a value with the interval of its replicas. A replica that is not finite is undefined.
     fn value(&self, estimate: f64, replicas: &[f64; REPLICATES]) -> Value {
         let deviations = replicas.map(|total| total - estimate);
         let defined = || deviations.iter().filter(|deviation| deviation.is_finite());
@@ -122,13 +123,13 @@ impl Asked {
 }
 
 impl Estimates {
-    /// The value of a formula over totals: `formula` gets what tells an event's total (`None` if it is missing), and
-    /// returns `None` where it is undefined.
+    /// Returns the value of a formula over totals. `formula` receives a function that returns an event's
+    /// total (`None` if it is missing), and returns `None` where it is undefined.
     ///
-    /// The interval is the estimate ± t · the replicates' root mean square deviation from it, t with the degrees of
-    /// freedom of the worst known event asked for. Coverage is the smallest of theirs. If the formula is undefined for the
-    /// estimates, the value is missing; so it is if more than a quarter of the replicates are undefined. Fewer count
-    /// as far off as the farthest that is defined. A formula over exact counts is exact.
+    /// The interval is the estimate ± t · the replicates' root mean square deviation from it. t has the
+    /// degrees of freedom of the worst known event requested. Coverage is the smallest of theirs. The value
+    /// is missing if the formula is undefined for the estimates, or in more than a quarter of the replicates.
+    /// Fewer count as far off as the farthest that is defined. A formula over exact counts is exact.
     pub fn metric(&self, formula: impl Fn(&dyn Fn(EventIndex) -> Option<f64>) -> Option<f64>) -> Value {
         let asked = Asked::default();
         let defined = |number: &f64| number.is_finite();
@@ -144,9 +145,9 @@ impl Estimates {
         asked.value(estimate, &replicas)
     }
 
-    /// As [`Estimates::metric`], for a formula that somebody else has evaluated: over the totals of `events`, and over each
-    /// of their replicates, where what is not finite is undefined; without those it is exact. Its interval is cut to what its
-    /// unit can be.
+    /// Returns the same as [`Estimates::metric`] for a formula that the caller has evaluated. `estimate` is
+    /// over the totals of `events`, `replicas` are over their replicates. A replica that is not finite is
+    /// undefined. Without replicas the value is exact. Its interval is cut to the range of its unit.
     pub fn evaluated(
         &self,
         events: &[EventIndex],
@@ -169,7 +170,7 @@ impl Estimates {
         }
     }
 
-    /// An event's total, in a replicate or by estimate, noting what was asked for.
+    /// Returns an event's total, in a replicate or by estimate, and records the request in `asked`.
     fn ask(&self, event: EventIndex, replicate: Option<usize>, asked: &Asked) -> Option<f64> {
         match self.events.get(event.0) {
             Some(Estimate::Exact(count)) => Some(*count as f64),

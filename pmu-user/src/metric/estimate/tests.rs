@@ -1,4 +1,4 @@
-//! What an estimate says of slices whose totals are known, and of slices that say too little.
+//! Estimates from slices with known totals, and from slices that show too little.
 
 use std::{array, time::Duration};
 
@@ -31,7 +31,7 @@ fn turns() -> Multiplexing {
     }
 }
 
-/// A slice of 20 ms: cycles, instructions, and the count of the group active.
+/// Returns a slice of 20 ms: cycles, instructions, and the count of the active group.
 fn row(slice: u64, group: u32, always: [u64; 2], count: u64) -> SliceRow {
     SliceRow {
         slot: SlotId::default(),
@@ -46,8 +46,8 @@ fn row(slice: u64, group: u32, always: [u64; 2], count: u64) -> SliceRow {
     }
 }
 
-/// Slices of two phases, mixed in ever other shares of the time; `left` counts 10 per thousand cycles in one and 2,000 in the other,
-/// `right` always 500. The groups take turns at 2 and 2 slices.
+/// Returns slices of two phases, mixed in varying shares of the time. `left` counts 10 per thousand cycles in
+/// one and 2,000 in the other, `right` always 500. The groups take turns at 2 and 2 slices.
 fn mixed(slices: u64) -> (Vec<SliceRow>, f64) {
     let mut truth = 0.0;
     let rows = (0..slices)

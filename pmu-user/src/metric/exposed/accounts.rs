@@ -1,5 +1,5 @@
-//! What the kernel accounts to the cgroups of targets, as series: a cgroup's numbers have all that is below it, so there are none of
-//! `_other`, and none of a target to whose cgroup it is not accounted.
+//! Series of what the kernel accounts to the cgroups of targets. A cgroup's numbers include all that is below
+//! it. So `_other` has no such series, nor has a target to whose cgroup nothing is accounted.
 
 use std::sync::Arc;
 
@@ -17,36 +17,36 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// A target of which the kernel may account something.
+/// Target for which the kernel may account figures.
 #[derive(Clone, Debug)]
 pub struct Accountable {
-    /// Its name.
+    /// Name of the target.
     pub target: Arc<str>,
-    /// What is known of it.
+    /// Labels that describe the target.
     pub info: Arc<Labels>,
     /// Paths of its cgroups, without those below them.
     pub paths: Vec<Untrusted>,
-    /// Have its series been seen at 0? Before, what grows is not added to them.
+    /// Set once readers have seen its series at 0. Before that, growth is not added to them.
     pub is_counted: bool,
 }
 
-/// What the kernel accounts to a target.
+/// Figures that the kernel accounts to a target.
 #[derive(Clone, Debug)]
 pub struct Account {
-    /// Its name.
+    /// Name of the target.
     pub target: Arc<str>,
-    /// What is known of it.
+    /// Labels that describe the target.
     pub info: Arc<Labels>,
-    /// Of what grows: by how much since it was last added to the series; else how it is now.
+    /// Figures since they were last added to the series: the growth, or else the current state.
     pub figures: Figures,
-    /// Of what grows: by how much since the last reading; else how it is now.
+    /// Figures since the last reading: the growth, or else the current state.
     pub of_interval: Figures,
 }
 
-/// A figure's family: its name, its unit, what one of the figure is in that, and what it says.
+/// Family of a figure: the figure, its name, its unit, the factor to that unit, and the help text.
 type OfFigure = (Figure, &'static str, Option<&'static str>, f64, &'static str);
 
-/// The families.
+/// Families of all figures.
 const FAMILIES: [OfFigure; 17] = [
     times(
         Figure::Periods,
@@ -86,7 +86,7 @@ const FAMILIES: [OfFigure; 17] = [
     times(
         Figure::MemoryHigh,
         "memory_high_events",
-        "Times that it was slowed down to give memory back, above memory.high.",
+        "Times that it was slowed down to reclaim memory, above memory.high.",
     ),
     times(Figure::MemoryMax, "memory_max_events", "Times that it had as much memory as its limit allows."),
     times(
@@ -97,7 +97,7 @@ const FAMILIES: [OfFigure; 17] = [
     times(
         Figure::MemoryOomKill,
         "memory_oom_kill_events",
-        "Processes of it that were killed for want of memory.",
+        "Processes of it that were killed for lack of memory.",
     ),
 ];
 
@@ -122,21 +122,21 @@ pub(super) fn meet(figures: &[Figure], families: &mut Families) {
     });
 }
 
-/// Adds to a figure that grows, or sets another, in its family's unit.
+/// Adds to a figure that grows, or sets another, in the unit of its family.
 pub(super) fn add(values: &mut Values, families: &mut Families, figure: Figure, value: u64) {
     let (family, value) = in_base_unit(families, figure, value);
     if figure.grows() {
         values.add(family, value);
         return;
     }
-    // Of several cgroups that are one target: all they have.
+    // The states of several cgroups of one target are added up.
     match values.0.get_mut(&family) {
         Some(point) => point.merge(&Point::Number(value)),
         None => drop(values.0.insert(family, Point::Number(value))),
     }
 }
 
-/// A figure's family, and its value in that one's unit.
+/// Returns a figure's family, and its value in the unit of the family.
 pub(super) fn in_base_unit(families: &mut Families, figure: Figure, value: u64) -> (FamilyId, f64) {
     let (family, factor) = family(families, figure);
     (family, value as f64 * factor)
@@ -171,7 +171,7 @@ mod tests {
         Account { target: target.into(), info: Arc::default(), figures: figures.to_vec(), of_interval }
     }
 
-    /// Values by target of a family.
+    /// Returns the values of a family by target.
     fn values(exposed: &mut Exposed, name: &str) -> BTreeMap<String, f64> {
         let snapshot = exposed.snapshot();
         let found = snapshot.families().find(|(family, _)| family.name == name);

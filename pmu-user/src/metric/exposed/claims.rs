@@ -1,5 +1,6 @@
-//! Names of containers, each of one container at a time. Two that are called the same while both are there (one was renamed where no file says
-//! so, or two cgroups claim to be one container) are two targets: the second is called by its id or its path until the first has ended.
+//! Names of containers, each held by one container at a time. Two containers may have one name at a time: one
+//! was renamed where no file records it, or two cgroups claim to be one container. They are two targets. The
+//! second is named by its id or its path until the first has ended.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -9,17 +10,17 @@ use std::{
 use super::target;
 use crate::{drain::Owner, metric::Report, untrusted::Untrusted};
 
-/// Names that are remembered; beyond that remembering begins anew.
+/// Maximum number of remembered names. Beyond it, remembering starts again.
 const NAMES_MAX: usize = 8192;
-/// Names that are reported as claimed twice.
+/// Maximum number of names that are reported as claimed twice.
 const SAID_MAX: usize = 100;
 
-/// The container that has a name.
+/// Container that has a name.
 #[derive(Debug)]
 struct Holder {
     /// The container's own cgroup.
     base: Untrusted,
-    /// Its cgroups that have not ended.
+    /// Cgroups of the container that have not ended.
     cgroups: HashSet<Owner>,
 }
 
@@ -27,16 +28,16 @@ struct Holder {
 #[derive(Debug, Default)]
 pub(super) struct Claims {
     holders: HashMap<Arc<str>, Holder>,
-    /// By which name each cgroup is one of its holder's.
+    /// Name by which each cgroup belongs to a holder.
     of: HashMap<Owner, Arc<str>>,
-    /// Those that end in the interval.
+    /// Owners that end in the interval.
     ended: HashSet<Owner>,
     said: HashSet<Arc<str>>,
     to_say: Vec<String>,
 }
 
 impl Claims {
-    /// Begins an interval: a cgroup that ends in it, or has another name now, leaves its name.
+    /// Begins an interval: a cgroup that ends in it, or has another name now, releases its name.
     pub(super) fn begin(&mut self, report: &Report) {
         if self.of.len() > NAMES_MAX {
             (self.of, self.holders) = Default::default();
@@ -61,10 +62,10 @@ impl Claims {
         }
     }
 
-    /// The name of an owner's target in this interval; `None` of an owner without one.
+    /// Returns the name of an owner's target in this interval, `None` for an owner without one.
     pub(super) fn name(&mut self, owner: &Owner) -> Option<Arc<str>> {
         let name: Arc<str> = target::name(owner)?.into();
-        // One that has ended leaves its name, and what it did last goes with those that have it.
+        // An ended cgroup releases its name, but its last counts go to the target of that name.
         let Some(base) = target::container_base(owner).filter(|_| !self.ended.contains(owner)) else {
             return Some(name);
         };
@@ -87,13 +88,13 @@ impl Claims {
         Some(apart.into())
     }
 
-    /// Sentences about names that were claimed twice since the last call.
+    /// Returns sentences about names that were claimed twice since the last call.
     pub(super) fn take_said(&mut self) -> Vec<String> {
         std::mem::take(&mut self.to_say)
     }
 }
 
-/// Whether the holder of a name has the id of an owner.
+/// Returns whether the holder of a name has the id of an owner.
 fn has_id(holder: &Holder, owner: &Owner) -> bool {
     let id = target::name_by_id(owner);
     holder.cgroups.iter().any(|other| target::name_by_id(other) == id)
@@ -122,7 +123,7 @@ mod tests {
         Owner::Cgroup { id: cgroup, path: path.into(), identity: Some(Box::new(identity)) }
     }
 
-    /// Names in an interval that these are in, of which those that `ends` names end.
+    /// Returns the names of `owners` in an interval in which those in `ends` end.
     fn names(claims: &mut Claims, owners: &[&Owner], ends: &[&Owner]) -> Vec<String> {
         let mut report: Report = World::new().interval(&[did(Owner::cgroup(99, "/x".into()), 1)]);
         let tasks = report.tasks.as_mut().unwrap();

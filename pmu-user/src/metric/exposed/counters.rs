@@ -14,12 +14,12 @@ use crate::{
     },
 };
 
-/// The Top-Down metrics of a report's tasks, by core PMU.
+/// Returns the Top-Down metrics of a report's tasks, by core PMU.
 fn topdown(report: &Report) -> impl Iterator<Item = &TopDown> {
     report.tasks.iter().flat_map(|tasks| tasks.topdown.iter().flatten())
 }
 
-/// Meets the families of what a report's owners have, so that there is room for them.
+/// Registers the families of the counters of a report, so that there is room for them.
 pub(super) fn meet(report: &Report, families: &mut Families) {
     for topdown in topdown(report) {
         for counter in topdown.counters.iter() {
@@ -28,7 +28,7 @@ pub(super) fn meet(report: &Report, families: &mut Families) {
     }
 }
 
-/// Gives what every owner has of each counter, and the square of its standard error where it is an estimate, to `take`.
+/// Passes what every owner has of each counter to `take`, and the squared standard error of an estimate.
 pub(super) fn amounts<'r>(
     report: &'r Report,
     families: &mut Families,
@@ -50,8 +50,9 @@ pub(super) fn amounts<'r>(
     }
 }
 
-/// `topdown.retiring` of slots: `pmbpf_topdown_retiring_slots`; where cores differ, `pmbpf_cpu_core_topdown_retiring_slots`, since slots of
-/// different cores are not the same and must not be summed unasked.
+/// Returns the family of a counter: for `topdown.retiring` of slots it is `pmbpf_topdown_retiring_slots`.
+/// Where cores differ it is `pmbpf_cpu_core_topdown_retiring_slots`, since slots of different cores are not
+/// the same and must not be summed unasked.
 fn family(topdown: &TopDown, counter: &Counter) -> Family {
     // A user's own tables may call their metrics anything.
     let plain = |c: char| if c.is_ascii_lowercase() || c.is_ascii_digit() { c } else { '_' };

@@ -1,5 +1,6 @@
-//! Who had the CPUs that a target's tasks waited for, in series that are as many as there are targets: of each what it waited for
-//! itself and for others, and what others waited for it. Pairs would be as many as the targets, squared; `pmbpf run` has them.
+//! Series of the owners that had the CPUs for which a target's tasks waited. There are as many as targets:
+//! for each its waits for itself and for others, and the waits of others for it. Pairs would be as many as
+//! the targets, squared. `pmbpf run` has them.
 
 use super::{
     families::Families,
@@ -30,9 +31,12 @@ impl Ids {
             families.of_counter(family)
         };
         Self {
-            itself: id("behind_itself", "Of its run-queue latency, while its own tasks had the CPU."),
-            others: id("behind_others", "Of its run-queue latency, while tasks of others had the CPU."),
-            caused: id("caused", "Run-queue latency of other targets while its tasks had the CPU."),
+            itself: id("behind_itself", "Part of its run-queue latency in which its own tasks had the CPU."),
+            others: id(
+                "behind_others",
+                "Part of its run-queue latency in which tasks of others had the CPU.",
+            ),
+            caused: id("caused", "Run-queue latency of other targets in which its tasks had the CPU."),
         }
     }
 }
@@ -41,19 +45,19 @@ fn waited(report: &Report) -> &[Waited] {
     report.tasks.as_ref().map_or(&[], |tasks| &tasks.waited)
 }
 
-/// Registers the families of a run that measures culprits, in which nothing may wait for long.
+/// Registers the families of a run that measures culprits, which may have no waits for a long time.
 pub(super) fn begin(families: &mut Families) {
     let _ = Ids::of(families);
 }
 
-/// Meets the families where a report tells culprits, so that there is room for them.
+/// Registers the families if a report has culprits, so that there is room for them.
 pub(super) fn meet(report: &Report, families: &mut Families) {
     if !waited(report).is_empty() {
         begin(families);
     }
 }
 
-/// Gives what every owner waited, and what others waited for it, in seconds, to `take`.
+/// Passes the waits of every owner, and the waits of others for it, in seconds, to `take`.
 pub(super) fn amounts<'r>(
     report: &'r Report,
     families: &mut Families,
@@ -81,7 +85,7 @@ pub(super) fn amounts<'r>(
     }
 }
 
-/// Are two owners of one target, which is everything below its cgroup?
+/// Returns whether two owners belong to one target, which is everything below its cgroup.
 fn is_same(one: &Owner, other: &Owner) -> bool {
     one == other || target::name(one).is_some_and(|name| target::name(other) == Some(name))
 }

@@ -1,4 +1,4 @@
-//! Families that have a series: each is met once, and those of targets are the same for all of them.
+//! Families that have series. Each is registered once, and all targets have the same families.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -13,26 +13,27 @@ use super::{
 };
 use crate::table::metric::Metric;
 
-/// Place of what says which target is what.
+/// Index of the family of target info.
 pub(super) const TARGET_INFO: FamilyId = 0;
 
-/// Families, by their place.
+/// Families by their index.
 #[derive(Debug)]
 pub(super) struct Families {
     all: Vec<Family>,
     by_name: HashMap<String, FamilyId>,
-    /// Those of metrics; `None` of one that is not exposed.
+    /// Families of metrics, `None` for one that is not exposed.
     by_metric: HashMap<&'static str, Option<FamilyId>>,
     of_targets: BTreeSet<FamilyId>,
-    /// Those of which a target has a series where the kernel accounts it.
+    /// Families of which a target has a series only if the kernel accounts it.
     of_some: BTreeSet<FamilyId>,
-    /// Of these, those that came late and are 0 until every reader has seen that; of those since the last snapshot it is not known when.
+    /// Families of all targets that came late and are 0 until every reader has seen that. The change is not
+    /// known yet for those since the last snapshot.
     held: BTreeMap<FamilyId, Option<Change>>,
-    /// Those of variances.
+    /// Families that are variances.
     variances: BTreeSet<FamilyId>,
-    /// Those that targets will have.
+    /// Families that targets will have.
     expected: BTreeSet<FamilyId>,
-    /// All of them, as they were last asked for.
+    /// All families, as last returned.
     shared: Option<Arc<[Family]>>,
 }
 
@@ -59,7 +60,7 @@ impl Default for Families {
 }
 
 impl Families {
-    /// The place of a family, which may be new.
+    /// Returns the index of a family, which may be new.
     pub(super) fn id(&mut self, family: Family) -> FamilyId {
         if let Some(&id) = self.by_name.get(&family.name) {
             return id;
@@ -71,7 +72,7 @@ impl Families {
         id
     }
 
-    /// That of a metric.
+    /// Returns the index of the family of a metric.
     pub(super) fn of(&mut self, metric: &Metric) -> Option<FamilyId> {
         if let Some(&known) = self.by_metric.get(metric.name) {
             return known;
@@ -81,28 +82,29 @@ impl Families {
         id
     }
 
-    /// That of a metric that every target has; none of one that cannot be added up.
+    /// Returns the index of the family of a metric that every target has, none for one that cannot be added
+    /// up.
     pub(super) fn of_targets(&mut self, metric: &Metric) -> Option<FamilyId> {
         let id = self.of(metric).filter(|&id| self.all[id].kind != Kind::Gauge)?;
         self.every_target_has(id);
         Some(id)
     }
 
-    /// The place of a counter that every target has.
+    /// Returns the index of a counter that every target has.
     pub(super) fn of_counter(&mut self, family: Family) -> FamilyId {
         let id = self.id(family);
         self.every_target_has(id);
         id
     }
 
-    /// The place of a family of which targets have a series where it is known of them.
+    /// Returns the index of a family of which a target has a series if its value is known.
     pub(super) fn of_some(&mut self, family: Family) -> FamilyId {
         let id = self.id(family);
         self.of_some.insert(id);
         id
     }
 
-    /// Is it one of those?
+    /// Returns whether a target has a series of this family only if its value is known.
     pub(super) fn is_of_some(&self, family: FamilyId) -> bool {
         self.of_some.contains(&family)
     }
@@ -113,7 +115,8 @@ impl Families {
         }
     }
 
-    /// Takes what readers have seen, before the next snapshot. What is in the first that any of them sees is not held back.
+    /// Updates what readers have seen, before the next snapshot. Families of the first snapshot that any
+    /// reader sees are not held back.
     pub(super) fn review(&mut self, seen: Seen, next: Change) {
         for since in self.held.values_mut().filter(|since| since.is_none()) {
             *since = Some(next);
@@ -122,7 +125,7 @@ impl Families {
         self.held.retain(|_, since| !is_first && since.is_some_and(|since| !seen.has(since, next.at_ns)));
     }
 
-    /// Families of targets that are still 0, as not every reader has seen them.
+    /// Returns the families of targets that are still 0, because not every reader has seen them.
     pub(super) fn ids_held(&self) -> Vec<FamilyId> {
         self.held.keys().copied().collect()
     }
@@ -136,7 +139,7 @@ impl Families {
         }
     }
 
-    /// That of the variance of a family's values.
+    /// Returns the index of the variance of a family's values.
     pub(super) fn variance_of(&mut self, family: FamilyId, of_targets: bool) -> FamilyId {
         let variance = self.all[family].variance();
         let id = self.id(variance);
@@ -147,26 +150,26 @@ impl Families {
         id
     }
 
-    /// That of the variance of a family's values, if any has one.
+    /// Returns the index of the variance of a family's values, if any of them has one.
     pub(super) fn known_variance_of(&self, family: FamilyId) -> Option<FamilyId> {
         self.by_name.get(&self.all[family].variance().name).copied()
     }
 
-    /// Is it one of variances?
+    /// Returns whether the family is a variance.
     pub(super) fn is_variance(&self, family: FamilyId) -> bool {
         self.variances.contains(&family)
     }
 
-    /// The family at a place.
+    /// Returns the family of an index.
     pub(super) fn at(&self, id: FamilyId) -> &Family {
         &self.all[id]
     }
 
-    /// How many series a target has, as text.
+    /// Returns the number of series of a target in text.
     pub(super) fn series_of_target(&self) -> usize {
         let all = self.of_targets.union(&self.expected).chain(&self.of_some);
         let each = all.map(|&id| series(&self.all[id]));
-        // And its info.
+        // The info of the target is one more.
         1 + each.sum::<usize>()
     }
 
@@ -178,14 +181,14 @@ impl Families {
         self.of_some.iter().copied().collect()
     }
 
-    /// All of them.
+    /// Returns all families by index.
     pub(super) fn all(&mut self) -> Arc<[Family]> {
         let all = &self.all;
         Arc::clone(self.shared.get_or_insert_with(|| all.as_slice().into()))
     }
 }
 
-/// How many lines of text a family's value takes.
+/// Returns the number of text lines of a family's value.
 pub(super) const fn series(family: &Family) -> usize {
     if matches!(family.kind, Kind::Histogram) { HISTOGRAM_SERIES } else { 1 }
 }

@@ -1,46 +1,47 @@
-//! What a metric is called where counters are scraped, and in which unit: base units, and names that say them.
+//! Names and units of metrics where counters are scraped: base units, and names that contain them.
 
 use crate::table::{
     metric::{Adds, Family as Of, Metric},
     unit::Unit,
 };
 
-/// What begins every name.
+/// Prefix of every name.
 const PREFIX: &str = "pmbpf_";
 
 /// Kind of a metric family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// What only grows.
+    /// Value that only grows.
     Counter,
-    /// How it is now.
+    /// Value of a current state.
     Gauge,
     /// Values in buckets, which only grow.
     Histogram,
-    /// Names, as labels of a 1.
+    /// Names, as labels of the value 1.
     Info,
 }
 
 /// A metric family: series of one name, which differ by their labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Family {
-    /// Its name without `_total`, `_info` and the like.
+    /// Name without `_total`, `_info` and the like.
     pub name: String,
-    /// What it says.
+    /// Help text of the family.
     pub help: String,
-    /// Its kind.
+    /// Kind of the family.
     pub kind: Kind,
-    /// Its unit, which its name ends in; none of what is counted in ones.
+    /// Unit, with which the name ends, none for what is counted in ones.
     pub unit: Option<&'static str>,
 }
 
 impl Family {
-    /// One of ours that is no metric of the catalogue.
+    /// Returns a family that is not a metric of the catalogue.
     pub(super) fn own(name: &str, kind: Kind, unit: Option<&'static str>, help: &str) -> Self {
         Self { name: name.to_owned(), help: help.to_owned(), kind, unit }
     }
 
-    /// That of a metric of the catalogue; `None` of one that is neither added up nor in a base unit.
+    /// Returns the family of a metric of the catalogue, `None` for one that is neither added up nor in a base
+    /// unit.
     pub fn of(metric: &Metric) -> Option<Self> {
         let unit = unit(metric)?;
         let kind = match metric.adds() {
@@ -56,7 +57,7 @@ impl Family {
         Some(Self { name, help: help(metric), kind, unit })
     }
 
-    /// That of the variance of this one's values, which adds up as they do.
+    /// Returns the family of the variance of its values, which adds up as they do.
     pub(super) fn variance(&self) -> Self {
         Self {
             name: format!("{}_variance", self.name),
@@ -67,7 +68,7 @@ impl Family {
     }
 }
 
-/// The base unit of a metric's family; `None` of one that is not exposed.
+/// Returns the base unit of a metric's family, `None` for one that is not exposed.
 fn unit(metric: &Metric) -> Option<Option<&'static str>> {
     Some(match (metric.unit, metric.adds()) {
         (Unit::Ns, _) | (Unit::Percent, Adds::Rate) => Some("seconds"),
@@ -82,15 +83,15 @@ fn unit(metric: &Metric) -> Option<Option<&'static str>> {
     })
 }
 
-/// What a metric's value over so many ns is in the base unit, as what happened where it adds up.
+/// Converts a metric's value over `over_ns` to the base unit, and a rate to what happened in that time.
 pub(super) fn in_base_unit(metric: &Metric, over_ns: u64, value: f64) -> f64 {
     let amount = value * factor(metric, over_ns);
-    // A rate of whole things, by a time that is known to the nanosecond.
+    // The rate counts whole things, over a time that is known to the nanosecond.
     let is_whole = matches!(metric.family, Of::Block | Of::Network) && metric.adds() == Adds::Rate;
     if is_whole { amount.round() } else { amount }
 }
 
-/// By what that is multiplied.
+/// Returns the factor of that conversion.
 pub(super) fn factor(metric: &Metric, length_ns: u64) -> f64 {
     let unit = match metric.unit {
         Unit::Ns => 1e-9,
@@ -105,7 +106,7 @@ pub(super) fn factor(metric: &Metric, length_ns: u64) -> f64 {
     if metric.adds() == Adds::Rate { unit * (length_ns as f64 / 1e9) } else { unit }
 }
 
-/// A metric's name in letters, digits and `_`, without what its unit says.
+/// Returns a metric's name in letters, digits and `_`, without words that its unit implies.
 fn words(name: &str) -> String {
     const SAID_BY_UNIT: [&str; 5] = ["_bandwidth", "bandwidth", "_bw", "_rate", "_share"];
     let parts = name.split('.').map(|part| {
@@ -115,7 +116,7 @@ fn words(name: &str) -> String {
     parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join("_")
 }
 
-/// What a metric says, of its sum.
+/// Returns the help text of a metric's sum.
 fn help(metric: &Metric) -> String {
     match metric.adds() {
         Adds::Rate => metric

@@ -7,14 +7,14 @@ use super::{
     target::Labels,
 };
 
-/// What a flight recorder has done so far, and what it keeps.
+/// Counts of a flight recorder so far, and the extent of what it keeps.
 #[derive(Clone, Debug)]
 pub struct FlightCounts {
     /// Dumps that were made, by cause.
     pub dumps: [(&'static str, u64); 3],
-    /// Those that were not, because one was made just before, or could not be.
+    /// Dumps that were not made, because one was made just before, or that could not be.
     pub refused: [(&'static str, u64); 3],
-    /// Times that it could not be written.
+    /// Number of times that it could not be written.
     pub failures: u64,
     /// Drains for which there was no room while the disk was slow.
     pub lost_drains: u64,
@@ -25,10 +25,10 @@ pub struct FlightCounts {
 }
 
 impl Host {
-    /// Sets what a flight recorder tells.
+    /// Sets the series of a flight recorder.
     pub(super) fn flight(&mut self, families: &mut Families, counts: &FlightCounts) {
         let counter = |name: &str, help: &str| Family::own(name, Kind::Counter, None, help);
-        let dumps = counter("pmbpf_flight_dumps", "Dumps of the flight recorder, by why they were made.");
+        let dumps = counter("pmbpf_flight_dumps", "Dumps of the flight recorder, by cause.");
         let help = "Dumps that were not made: one was made just before, or it could not be written.";
         let refused = counter("pmbpf_flight_dumps_refused", help);
         for (family, counts) in [(dumps, &counts.dumps), (refused, &counts.refused)] {

@@ -1,6 +1,7 @@
-//! Reports of intervals → what happened in each period, a minute of the clock, by target: rows of a table with the metrics of
-//! [`super::Exposed`], whose sums over any targets, hosts and times are true. Unlike a server of metrics, who reads a table sees all of it:
-//! nothing need begin at 0 or stay as it ended, so who has rows of its own is decided once a period is over and it is known who did what.
+//! Growth in each period, a minute of the clock, by target, from reports of intervals. The rows of a table
+//! have the metrics of [`super::Exposed`], and their sums over any targets, hosts and times are exact. Unlike
+//! a monitoring server, a reader of a table sees all of it: nothing needs to begin at 0 or to stay as it
+//! ended. So the targets with their own rows are chosen at the end of a period, when their activity is known.
 
 #[cfg(test)]
 mod tests;
@@ -31,15 +32,15 @@ use crate::{
     table::metric,
 };
 
-/// Series of the host, as text: most of a table is about targets.
+/// Maximum number of series of the host in text: most of a table is about targets.
 const HOST_SERIES_MAX: usize = 2500;
-/// Targets that are told apart until a period is over.
+/// Maximum number of targets that are distinguished until a period is over.
 const TOLD_APART_MAX: usize = 8192;
 
-/// What happened, period by period.
+/// Growth of all families, period by period.
 #[derive(Debug)]
 pub struct Growth {
-    /// Targets with rows of their own, in each period.
+    /// Number of targets with their own rows in each period.
     targets_max: usize,
     every_ns: u64,
     families: Families,
@@ -47,11 +48,11 @@ pub struct Growth {
     claims: Claims,
     other: Values,
     host: Host,
-    /// What adds up of the host, at the end of the last period.
+    /// Sums of the host at the end of the last period.
     earlier: Points,
-    /// Sums of what the host's states were, each times its interval's length, and of those lengths.
+    /// Sums of the host's states, each times the length of its interval, and of those lengths.
     states: BTreeMap<(FamilyId, Arc<Labels>), (f64, f64)>,
-    /// The period that is going on: when it began, in ns since 1970, and for how long it was counted.
+    /// Open period: its start in ns since 1970, and the time counted in it.
     open: Option<(u64, u64)>,
 }
 
@@ -60,18 +61,18 @@ pub struct Growth {
 struct Target {
     info: Arc<Labels>,
     values: Values,
-    /// Sums of what its states were, and of how many readings.
+    /// Sums of its states, and numbers of readings.
     states: BTreeMap<FamilyId, (f64, f64)>,
 }
 
-/// What happened in a period.
+/// Growth of all families in a period.
 #[derive(Clone, Debug)]
 pub struct Period {
-    /// When it began, in ns since 1970: a multiple of its length.
+    /// Start of the period in ns since 1970: a multiple of its length.
     pub from_unix_ns: u64,
     /// Length of the intervals that are in it, in ns.
     pub counted_ns: u64,
-    /// What happened.
+    /// Rows of the period.
     pub rows: Vec<Row>,
     families: Arc<[Family]>,
 }
@@ -80,20 +81,20 @@ pub struct Period {
 #[derive(Clone, Debug)]
 pub struct Row {
     family: FamilyId,
-    /// Whose it is.
+    /// Target or host of the row.
     pub whose: Whose,
-    /// By how much it grew; of what does not add up, its mean over the intervals that have it.
+    /// Growth, or for a family that does not add up, its mean over the intervals that have it.
     pub point: Point,
-    /// Square of its standard error, where it is an estimate.
+    /// Square of the standard error of an estimate.
     pub variance: Option<f64>,
 }
 
-/// Whose a row is.
+/// Target or host of a row.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Whose {
-    /// The host's, or that of the part of it that labels name.
+    /// The host, or the part of it that labels name.
     Host(Arc<Labels>),
-    /// A target's, with what is known of it.
+    /// A target, with labels that describe it.
     Target(Arc<str>, Arc<Labels>),
 }
 
@@ -104,14 +105,15 @@ impl Target {
 }
 
 impl Period {
-    /// Family of one of its rows.
+    /// Returns the family of one of its rows.
     pub fn family(&self, row: &Row) -> &Family {
         &self.families[row.family]
     }
 }
 
 impl Growth {
-    /// Nothing yet, of the run that `header` describes, in periods of this length; in each of them so many targets have rows of their own.
+    /// Returns an empty state for the run that `header` describes, in periods of `every_ns`. In each of them
+    /// `targets_max` targets have their own rows.
     pub fn new(header: &Header, targets_max: usize, every_ns: u64) -> Self {
         let mut families = Families::default();
         let mut host = Host::new(HOST_SERIES_MAX);
@@ -130,13 +132,13 @@ impl Growth {
         }
     }
 
-    /// From now on so many targets have rows of their own, in each period.
+    /// Sets the number of targets with their own rows in each period.
     pub const fn bound(&mut self, targets_max: usize) {
         self.targets_max = targets_max;
     }
 
-    /// Adds the report of an interval that ended at this time, in ns since 1970. It is of the period that its middle lies in; where that
-    /// is another one, what happened in the one before.
+    /// Adds the report of an interval that ended at `now_unix_ns`, in ns since 1970. It belongs to the period
+    /// in which its middle lies. If that is another period, returns the one before.
     pub fn add(&mut self, report: &Report, now_unix_ns: u64) -> Option<Period> {
         let length_ns = match (&report.tasks, &report.io) {
             (Some(tasks), _) => tasks.length_ns,
@@ -157,7 +159,7 @@ impl Growth {
         over
     }
 
-    /// Adds what the kernel accounts to targets, after the report of the interval was added.
+    /// Adds the kernel's accounts of targets, after the report of the interval was added.
     pub fn account(&mut self, accounts: &[Account]) {
         for Account { target, info, of_interval, .. } in accounts {
             if !self.targets.contains_key(target) && self.targets.len() >= TOLD_APART_MAX {
@@ -179,7 +181,7 @@ impl Growth {
     fn count(&mut self, report: &Report) {
         self.host.forget_states();
         report.io.iter().for_each(|io| self.host.learn_levels(io));
-        // What an owner is called may become known at any time.
+        // The name of an owner may become known at any time.
         let mut names = HashMap::new();
         self.claims.begin(report);
         // No error is possible.
@@ -214,7 +216,7 @@ impl Growth {
         }
     }
 
-    /// What happened in the period that is going on, which ends; nothing if none is.
+    /// Ends the open period and returns it, or nothing if there is none.
     pub fn end(&mut self) -> Option<Period> {
         let (from_unix_ns, counted_ns) = self.open.take()?;
         let mut rows = self.of_targets();
@@ -222,7 +224,7 @@ impl Growth {
         Some(Period { from_unix_ns, counted_ns, rows, families: self.families.all() })
     }
 
-    /// Rows of targets: of those that did most, and of all others together.
+    /// Returns rows of targets: of the busiest, and of all others together.
     fn of_targets(&mut self) -> Vec<Row> {
         let mut targets: Vec<(Arc<str>, Target)> = std::mem::take(&mut self.targets).into_iter().collect();
         let mut other = std::mem::take(&mut self.other);
@@ -235,7 +237,7 @@ impl Growth {
             targets.sort_by(|(_, one), (_, other)| busy(other).total_cmp(&busy(one)));
             let rest = targets.drain(self.targets_max..);
             for (_, mut target) in rest {
-                // With all that is below a cgroup, these do not add up.
+                // Figures of a cgroup include all that is below it, so they do not add up.
                 target.values.0.retain(|&family, _| !self.families.is_of_some(family));
                 other.merge(target.values);
             }
@@ -243,7 +245,7 @@ impl Growth {
         let mut rows = Vec::new();
         for (name, mut target) in targets {
             let whose = Whose::Target(name, target.info);
-            // What a target never did has no row.
+            // A family that stayed 0 for a target has no row.
             target.values.0.retain(|_, point| !point.is_nothing());
             let values = &target.values;
             rows.extend(values.0.keys().filter_map(|&family| self.row(family, &whose, values)));
@@ -255,14 +257,14 @@ impl Growth {
                 variance: None,
             }));
         }
-        // Of whatever is measured somebody has a row, if it is one of 0.
+        // Every measured family has a row, even if it is one of 0.
         let whose = Whose::Target(target::OTHER.into(), Arc::default());
         let all = self.families.ids_of_targets();
         rows.extend(all.into_iter().filter_map(|family| self.row(family, &whose, &other)));
         rows
     }
 
-    /// A target's row of a family; none of variances, which stand in the rows of what they are of.
+    /// Returns a target's row of a family, none for a variance, which is part of the row of its family.
     fn row(&self, family: FamilyId, whose: &Whose, values: &Values) -> Option<Row> {
         if self.families.is_variance(family) {
             return None;
@@ -276,7 +278,8 @@ impl Growth {
         Some(Row { family, whose: whose.clone(), point, variance })
     }
 
-    /// Rows of the host, of what did not grow, too: there are few, and they have no `_other` to say that it is 0.
+    /// Returns rows of the host, including those without growth: there are few, and no `_other` shows that
+    /// they are 0.
     fn of_host(&mut self) -> Vec<Row> {
         let now = self.host.sums().clone();
         let mut rows = Vec::new();
@@ -313,7 +316,7 @@ impl Growth {
     }
 }
 
-/// Where an owner's numbers are added to.
+/// Returns the values to which an owner's numbers are added.
 fn values_of<'r, 't>(
     owner: &'r Owner,
     names: &mut HashMap<&'r Owner, Option<Arc<str>>>,
@@ -325,7 +328,8 @@ fn values_of<'r, 't>(
     target.map_or(other, |target| &mut target.values)
 }
 
-/// The name of an owner's target, which is there then; `None` if it is counted with all others.
+/// Returns the name of an owner's target, which is created if needed, or `None` if it is counted with all
+/// others.
 fn named(targets: &mut BTreeMap<Arc<str>, Target>, claims: &mut Claims, owner: &Owner) -> Option<Arc<str>> {
     let name = claims.name(owner)?;
     let is_full = targets.len() >= TOLD_APART_MAX;
@@ -335,7 +339,7 @@ fn named(targets: &mut BTreeMap<Arc<str>, Target>, claims: &mut Claims, owner: &
             let info = Arc::new(target::info(owner));
             drop(targets.insert(Arc::clone(&name), Target::new(info)));
         }
-        // What is below a container's cgroup may be met first and know less.
+        // A cgroup below that of a container may come first and have fewer labels.
         Some(known) => {
             let info = target::info(owner);
             if info.len() > known.info.len() {

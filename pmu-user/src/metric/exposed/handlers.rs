@@ -1,4 +1,4 @@
-//! Interrupt handlers: how often each ran and for how long, all CPUs of the host together.
+//! Interrupt handlers: runs and time of each, over all CPUs of the host.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::metric::{
     interrupt::{HandlerSum, by_handler},
 };
 
-/// Adds what they did in an interval.
+/// Adds runs and time of the handlers in an interval.
 pub(super) fn add(host: &mut Host, families: &mut Families, report: &TasksReport) {
     let all = by_handler(&report.handlers);
     if all.is_empty() {

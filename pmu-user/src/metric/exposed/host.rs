@@ -25,7 +25,8 @@ use crate::{
     table::metric::{self, Adds, Metric},
 };
 
-/// Of what the rows of a metric are, the finest last: of one of them each metric is exposed, or its sum would count everything twice.
+/// Level of the rows of a metric, the finest last. Each metric is exposed at one level, or its sum would
+/// count everything twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Level {
     Platform,
@@ -33,24 +34,24 @@ enum Level {
     Device,
 }
 
-/// What is counted of an interface in each direction.
+/// Metrics that are counted of an interface in each direction.
 const OF_INTERFACES: [Metric; 5] =
     [metric::NET_BANDWIDTH, metric::NET_PACKETS_RATE, metric::NET_TCP, metric::NET_UDP, metric::NET_OTHER];
 
-/// What series of the host are found by.
+/// Key of a series of the host.
 pub(super) type Key = (FamilyId, Arc<Labels>);
 
 /// Points of series of the host.
 pub(super) type Points = BTreeMap<Key, Point>;
 
-/// A series that came late.
+/// Series that came after the first snapshot.
 #[derive(Debug)]
 struct Late {
     since: Change,
     is_held: bool,
 }
 
-/// A series of the host as a snapshot has it.
+/// Series of the host in a snapshot.
 #[derive(Clone, Debug)]
 pub(super) struct OfHost {
     pub(super) family: FamilyId,
@@ -59,17 +60,17 @@ pub(super) struct OfHost {
     pub(super) since_ns: u64,
 }
 
-/// What is exposed beside targets.
+/// Series that are exposed in addition to those of targets.
 #[derive(Debug)]
 pub(super) struct Host {
-    /// Series, as text.
+    /// Maximum number of series in text.
     most: usize,
-    /// What adds up.
+    /// Points that add up.
     sums: Points,
-    /// How it is now.
+    /// Points of current states.
     states: Points,
     levels: HashMap<String, Level>,
-    /// When series began that came after the first snapshot. They are 0 until every reader has seen that.
+    /// Starts of series that came after the first snapshot. They are 0 until every reader has seen that.
     late: HashMap<Key, Late>,
     /// Sums that no snapshot has had.
     new: Vec<Key>,
@@ -90,12 +91,12 @@ impl Host {
         }
     }
 
-    /// From now on it has so many series.
+    /// Sets the maximum number of series.
     pub(super) const fn bound(&mut self, most: usize) {
         self.most = most;
     }
 
-    /// What is known before anything is counted.
+    /// Registers what is known before anything is counted.
     pub(super) fn begin(&mut self, families: &mut Families, header: &Header) {
         let build = Family::own("pmbpf_build", Kind::Info, None, "Version of pmbpf, and the kernel.");
         let kernel = header.machine.kernel.terminal().into_owned();
@@ -113,7 +114,7 @@ impl Host {
         }
     }
 
-    /// Begins at 0 what is counted of interfaces: one that is idle has sent nothing.
+    /// Starts the counters of interfaces at 0: an idle interface has sent nothing.
     pub(super) fn begin_interfaces(&mut self, families: &mut Families, header: &Header) {
         let Some(io) = header.io.as_ref().filter(|_| is_measured(header, &metric::NET_BANDWIDTH)) else {
             return;
@@ -131,7 +132,8 @@ impl Host {
         }
     }
 
-    /// Takes what readers have seen, before the next snapshot. What is in the first that any of them sees is not held back.
+    /// Updates what readers have seen, before the next snapshot. Series of the first snapshot that any reader
+    /// sees are not held back.
     pub(super) fn review(&mut self, seen: Seen, next: Change) {
         let new = self.new.drain(..).filter(|_| seen.sequence > 0);
         self.late.extend(new.map(|key| (key, Late { since: next, is_held: true })));
@@ -139,18 +141,18 @@ impl Host {
         late.for_each(|late| late.is_held = !seen.has(late.since, next.at_ns));
     }
 
-    /// How many series there are, as text.
+    /// Returns the number of series in text.
     pub(super) fn series(&self, families: &Families) -> usize {
         self.sums.keys().chain(self.states.keys()).map(|(id, _)| series(families.at(*id))).sum()
     }
 
-    /// Forgets how it was.
+    /// Forgets the states of the last interval.
     pub(super) fn forget_states(&mut self) {
         self.states.clear();
         self.left_out = 0;
     }
 
-    /// Decides of what the metrics are exposed of which nothing is known yet.
+    /// Chooses the finest known level for each metric that has no level yet.
     pub(super) fn learn_levels(&mut self, io: &IoReport) {
         let mut finest: HashMap<&str, Level> = HashMap::new();
         let is_new = |metric: &String| !self.levels.contains_key(metric);
@@ -163,7 +165,7 @@ impl Host {
         self.levels.extend(finest.into_iter().map(|(metric, level)| (metric.to_owned(), level)));
     }
 
-    /// Takes a number of an interval.
+    /// Adds a number of an interval.
     pub(super) fn number(
         &mut self,
         families: &mut Families,
@@ -208,7 +210,7 @@ impl Host {
         }
     }
 
-    /// The sums, if one has this key or there is room for it.
+    /// Returns the sums, if one has this key or there is room for it.
     fn room(&mut self, families: &Families, key: &(FamilyId, Arc<Labels>)) -> Option<&mut Points> {
         if !self.sums.contains_key(key) {
             if self.series(families) + series(families.at(key.0)) > self.most {
@@ -227,7 +229,7 @@ impl Host {
         }
     }
 
-    /// Adds what a report says of everything, and of pmbpf itself.
+    /// Adds losses, counted time, coverage and the cost of pmbpf itself from a report.
     pub(super) fn add_report(&mut self, families: &mut Families, report: &Report) {
         let lost = Family::own("pmbpf_losses", Kind::Counter, None, "What was lost, by reason.");
         let lost = families.id(lost);
@@ -254,14 +256,14 @@ impl Host {
         report.cost.iter().for_each(|cost| self.cost(families, cost));
     }
 
-    /// Takes which targets have series.
+    /// Sets the number of targets with series and without, of retired targets, and of series left out.
     pub(super) fn targets(&mut self, families: &mut Families, targets: &Targets) {
-        let help = "Targets that are known, by whether they have series of their own or are in `_other`.";
+        let help = "Known targets, by whether they have their own series or are in `_other`.";
         let known = families.id(Family::own("pmbpf_targets", Kind::Gauge, None, help));
         let of = |whose: &str| vec![("counted", whose.to_owned())];
         self.state(known, of("own"), targets.exposed().count() as f64);
         self.state(known, of("other"), targets.others() as f64);
-        let help = "Targets whose series ended, because they did or because there was no room.";
+        let help = "Targets whose series ended, because the target ended or there was no room.";
         let retired = families.id(Family::own("pmbpf_targets_retired", Kind::Counter, None, help));
         for (reason, count) in ["ended", "room"].into_iter().zip(targets.retired) {
             self.set(retired, vec![("reason", reason.to_owned())], count as f64);
@@ -271,33 +273,33 @@ impl Host {
         self.state(left_out, Labels::new(), self.left_out as f64);
     }
 
-    /// Takes for how many targets the kernel's accounts are not read.
+    /// Sets the number of targets whose kernel accounts are not read.
     pub(super) fn left_out_accounts(&mut self, families: &mut Families, targets: usize) {
         let help =
-            "Targets whose pressure, throttling and memory are not read, since that many files are open.";
+            "Targets whose pressure, throttling and memory are not read, because too many files are open.";
         let left_out = families.id(Family::own("pmbpf_cgroup_accounts_left_out", Kind::Gauge, None, help));
         self.state(left_out, Labels::new(), targets as f64);
     }
 
-    /// Takes how many rows of tables were written, and how many could not be.
+    /// Sets the number of table rows that were written, and of those that could not be.
     pub(super) fn table_rows(&mut self, families: &mut Families, written: u64, lost: u64) {
-        let help = "Rows of hourly tables, by what became of them.";
+        let help = "Rows of hourly tables, by outcome.";
         let rows = families.id(Family::own("pmbpf_parquet_rows", Kind::Counter, None, help));
         for (outcome, count) in [("written", written), ("lost", lost)] {
             self.set(rows, vec![("outcome", outcome.to_owned())], count as f64);
         }
     }
 
-    /// Takes how many profiles were pushed, and how many could not be.
+    /// Sets the number of profiles that were pushed, and of those that could not be.
     pub(super) fn profiles(&mut self, families: &mut Families, pushed: u64, lost: u64) {
-        let help = "Profiles for a collector, by what became of them.";
+        let help = "Profiles for a collector, by outcome.";
         let profiles = families.id(Family::own("pmbpf_profiles", Kind::Counter, None, help));
         for (outcome, count) in [("pushed", pushed), ("lost", lost)] {
             self.set(profiles, vec![("outcome", outcome.to_owned())], count as f64);
         }
     }
 
-    /// What pmbpf itself costs. The process's names are those of every exporter.
+    /// Sets the cost of pmbpf itself. Families of the process have the names that every exporter uses.
     fn cost(&mut self, families: &mut Families, cost: &CostReport) {
         let seconds = Some("seconds");
         let cpu = Family::own("process_cpu_seconds", Kind::Counter, seconds, "CPU time of pmbpf itself.");
@@ -326,7 +328,7 @@ impl Host {
         self.states.insert((family, Arc::new(labels)), Point::Number(value));
     }
 
-    /// Sets what is told as a sum already.
+    /// Sets a value that is a sum already.
     pub(super) fn set(&mut self, family: FamilyId, labels: Labels, value: f64) {
         let key = (family, Arc::new(labels));
         if self.sums.insert(key.clone(), Point::Number(value)).is_none() {
@@ -334,17 +336,17 @@ impl Host {
         }
     }
 
-    /// What adds up, since counting began; and what is told once.
+    /// Returns the points that add up since counting began, and those that are set once.
     pub(super) const fn sums(&self) -> &Points {
         &self.sums
     }
 
-    /// How it was in the last interval.
+    /// Returns the states of the last interval.
     pub(super) const fn states(&self) -> &Points {
         &self.states
     }
 
-    /// Everything, as readers are to have it.
+    /// Returns all series as readers are to see them.
     pub(super) fn all(&self, families: &Families) -> Vec<OfHost> {
         let all = self.sums.iter().chain(&self.states);
         let of_host = |(key, point): (&Key, &Point)| {
@@ -358,7 +360,7 @@ impl Host {
     }
 }
 
-/// The labels of what a number is about, and how fine that is; `None` of what is not exposed.
+/// Returns the labels of a subject and its level, `None` if it is not exposed.
 fn labels(subject: &Subject) -> Option<(Level, Labels)> {
     let text = |name: &crate::untrusted::Untrusted| name.terminal().into_owned();
     Some(match subject {

@@ -1,6 +1,6 @@
-//! Reports of intervals → series that a server of metrics scrapes: what happened is added up since counting began, by target, so that
-//! sums and increases over any targets, hosts and times are true. Who is a target and has series of its own is bounded; what the others
-//! do is in `_other`.
+//! Series that a monitoring server scrapes, from reports of intervals. Counts are added up since counting
+//! began, by target, so that sums and increases over any targets, hosts and times are exact. The number of
+//! targets with their own series is bounded. All others are counted in `_other`.
 
 mod accounts;
 mod claims;
@@ -58,15 +58,15 @@ use crate::{
     table::metric::{self, Adds, Metric},
 };
 
-/// Series of a histogram, as text: its buckets, their sum, and how many values there were.
+/// Number of series of a histogram in text: its buckets, their sum and the number of values.
 pub const HISTOGRAM_SERIES: usize = BOUNDS_NS.len() + 3;
 
-/// Upper bounds of the buckets of a histogram in text, in ns, without the last, which has none: 1 µs to 1 s in powers of 4, which are edges
-/// of buckets as they are counted.
+/// Upper bounds of the buckets of a histogram in text, in ns, without the last, which has none. They go from
+/// 1 µs to 1 s in powers of 4, which are edges of buckets as they are counted.
 pub const BOUNDS_NS: [u64; 11] =
     [1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24, 1 << 26, 1 << 28, 1 << 30];
 
-/// Everything that is exposed.
+/// State of everything that is exposed.
 #[derive(Debug)]
 pub struct Exposed {
     bounds: Bounds,
@@ -75,7 +75,7 @@ pub struct Exposed {
     claims: Claims,
     other: Arc<Values>,
     host: Host,
-    /// Of the snapshot that is due next.
+    /// Sequence number of the next snapshot.
     sequence: u64,
     /// End of the last interval, in ns since counting began.
     now_ns: u64,
@@ -83,7 +83,7 @@ pub struct Exposed {
 }
 
 impl Exposed {
-    /// Nothing yet, of the run that `header` describes.
+    /// Returns an empty state for the run that `header` describes.
     pub fn new(header: &Header, bounds: Bounds) -> Self {
         let mut exposed = Self {
             bounds,
@@ -91,7 +91,7 @@ impl Exposed {
             targets: Targets::new(bounds),
             claims: Claims::default(),
             other: Arc::default(),
-            // Most of what is exposed is about targets.
+            // Most series are of targets.
             host: Host::new(bounds.series / 4),
             sequence: 1,
             now_ns: 0,
@@ -103,7 +103,8 @@ impl Exposed {
         exposed
     }
 
-    /// Registers what is measured of every target and may not happen for long: from the first snapshot on it is 0.
+    /// Registers families that every target has but that may stay 0 for a long time. They are 0 from the
+    /// first snapshot on.
     fn begin(&mut self, header: &Header) {
         if let Some(tasks) = &header.tasks {
             self.families.of_targets(&metric::RUNQUEUE_LATENCY);
@@ -120,7 +121,7 @@ impl Exposed {
         }
     }
 
-    /// Adds the report of an interval. `seen`: what of the snapshots before readers have seen.
+    /// Adds the report of an interval. `seen` says which earlier snapshots readers have seen.
     pub fn add(&mut self, report: &Report, seen: Seen) {
         counters::meet(report, &mut self.families);
         culprits::meet(report, &mut self.families);
@@ -149,49 +150,50 @@ impl Exposed {
         self.host.review(seen, next);
     }
 
-    /// What changes with the snapshot that is due next.
+    /// Returns the change that takes effect with the next snapshot.
     const fn next(&self) -> Change {
         Change { sequence: self.sequence, at_ns: self.now_ns }
     }
 
-    /// Sentences about names that several containers claim, since the last call.
+    /// Returns sentences about names that several containers claim, since the last call.
     pub fn take_said(&mut self) -> Vec<String> {
         self.claims.take_said()
     }
 
-    /// From now on no more is exposed than this; who has series keeps them where there is room.
+    /// Sets the bounds from now on. Targets with series keep them where there is room.
     pub const fn bound(&mut self, bounds: Bounds) {
         self.bounds = bounds;
         self.targets.bound(bounds);
         self.host.bound(bounds.series / 4);
     }
 
-    /// Sets what the flight recorder tells, after the report of an interval was added.
+    /// Sets the series of the flight recorder, after the report of an interval was added.
     pub fn tell(&mut self, flight: &FlightCounts) {
         self.host.flight(&mut self.families, flight);
     }
 
-    /// Takes how many rows of tables were written, and how many could not be, since counting began.
+    /// Sets the number of table rows that were written, and of those that could not be, since counting began.
     pub fn table_rows(&mut self, written: u64, lost: u64) {
         self.host.table_rows(&mut self.families, written, lost);
     }
 
-    /// Takes how many profiles were pushed, and how many could not be, since counting began.
+    /// Sets the number of profiles that were pushed, and of those that could not be, since counting began.
     pub fn profiles(&mut self, (pushed, lost): (u64, u64)) {
         self.host.profiles(&mut self.families, pushed, lost);
     }
 
-    /// Keeps room for numbers that the kernel accounts to cgroups.
+    /// Keeps room for figures that the kernel accounts to cgroups.
     pub fn expect_accounts(&mut self, figures: &[Figure]) {
         accounts::meet(figures, &mut self.families);
     }
 
-    /// Targets with series of which the kernel may account something.
+    /// Returns the targets with series for which the kernel may account figures.
     pub fn accountable(&self) -> Vec<Accountable> {
         self.targets.accountable()
     }
 
-    /// Takes what the kernel accounts to targets, after the report of an interval was added; and for how many there was no room.
+    /// Adds the kernel's accounts of targets, after the report of an interval was added. `left_out` is the
+    /// number of targets without room.
     pub fn account(&mut self, accounts: &[Account], left_out: usize) {
         self.targets.forget_states();
         for Account { target, figures, .. } in accounts {
@@ -204,7 +206,7 @@ impl Exposed {
         self.host.left_out_accounts(&mut self.families, left_out);
     }
 
-    /// Takes whom the report is of.
+    /// Registers the owners of a report with their targets.
     fn meet(&mut self, report: &Report) {
         self.claims.begin(report);
         if let Some(tasks) = &report.tasks {
@@ -229,8 +231,8 @@ impl Exposed {
         }
     }
 
-    /// How many targets may have series, beside what the host and all others have. A tenth is kept for the host, so that targets need not
-    /// go when a device comes.
+    /// Returns the number of targets that may have series, in addition to those of the host and of `_other`.
+    /// A tenth is kept for the host, so that a new device does not displace targets.
     fn room(&self) -> usize {
         let of_host = self.host.series(&self.families).max(self.bounds.series / 10);
         let left = self.bounds.series.saturating_sub(of_host);
@@ -257,7 +259,7 @@ impl Exposed {
         }
     }
 
-    /// What there is to scrape now.
+    /// Returns a snapshot of all series.
     pub fn snapshot(&mut self) -> Snapshot {
         let sequence = self.sequence;
         self.sequence += 1;
@@ -268,7 +270,7 @@ impl Exposed {
             values: Arc::clone(Targets::values_of(target)),
             states: Arc::clone(Targets::states_of(target)),
         });
-        // A join by what targets are keeps what has no series of its own.
+        // With an info, a join on what targets are keeps those without their own series.
         let other = TargetSeries {
             name: OTHER.into(),
             info: Some(Arc::default()),
@@ -288,8 +290,8 @@ impl Exposed {
     }
 }
 
-/// The sum of a target's run-queue latency as a counter. Where histograms are native, the sum of one takes a function that not every
-/// server of metrics has.
+/// Returns the family of the sum of a target's run-queue latency, as a counter. The sum of a native histogram
+/// takes a function that not every monitoring server has.
 fn run_queue_wait() -> Family {
     Family::own(
         "pmbpf_runqueue_wait_seconds",
@@ -299,7 +301,7 @@ fn run_queue_wait() -> Family {
     )
 }
 
-/// Metrics that every target has as soon as there is anything to count.
+/// Returns the metrics that every target has as soon as there is anything to count.
 fn expected(header: &Header) -> Vec<Metric> {
     let of_tasks = header.tasks.iter().flat_map(|tasks| {
         let off_cpu = (tasks.plan.off_cpu == OffCpu::Yes).then_some(metric::OFF_CPU);
@@ -314,18 +316,19 @@ fn expected(header: &Header) -> Vec<Metric> {
     of_tasks.chain(of_io).collect()
 }
 
-/// The owner whose target a number is added to, if it is to one: what its tasks did, and what it moved, of all devices together.
+/// Returns the owner to whose target a number is added, if any: what its tasks did, and what it moved over
+/// all devices together.
 fn of_target<'a>(metric: &Metric, number: &Number<'a>) -> Option<&'a Owner> {
     let Attribution::Owner(owner) = number.whose else { return None };
     let is_added = match number.subject {
-        // Pressure of a cgroup is that of all below it, and which of them waits is not told.
+        // Pressure of a cgroup includes all below it, and does not show which of them waits.
         None => number.details.culprit.is_none() && metric.family != metric::Family::Pressure,
         Some(of) => *of == Subject::Scope(Scope::Platform) && number.details.label == Some(Label::Measured),
     };
     is_added.then_some(owner)
 }
 
-/// Whether a metric of block requests or packets is measured, as far as the run's beginning says.
+/// Returns whether a metric of block requests or packets is measured, according to the header of the run.
 fn is_measured(header: &Header, metric: &Metric) -> bool {
     let (both, packets) = ("block requests and packets", "packets");
     let is_packets = metric.family == metric::Family::Network;
@@ -366,19 +369,20 @@ fn add(
     }
 }
 
-/// The time that a number is of, in ns.
+/// Returns the time that a number covers, in ns.
 fn over_ns((_, length_ns): Frame, number: &Number<'_>) -> u64 {
     number.details.over_ns.unwrap_or(length_ns)
 }
 
-/// Square of the standard error of a number that is an estimate; `None` of a count. The ends of a tick that are in CPU time are no error of
-/// a sum: what one interval has too much the next has too little.
+/// Returns the squared standard error of an estimate, `None` for a count. The ends of a tick in CPU time are
+/// not an error of a sum: the excess of one interval is the deficit of the next.
 fn variance(metric: &Metric, known: &Known, factor: f64) -> Option<f64> {
     let adds = matches!(metric.adds(), Adds::Sum | Adds::Rate);
     squared_error(known, factor).filter(|_| adds && *metric != metric::CPU_TIME)
 }
 
-/// Square of the standard error of a number times `factor`; `None` of a count, and of what has no bound.
+/// Returns the squared standard error of a number times `factor`, `None` for a count and for a number without
+/// a bound.
 fn squared_error(known: &Known, factor: f64) -> Option<f64> {
     let is_estimate = known.how != How::Counted || known.low < known.high;
     let is_told = is_estimate && known.high.is_finite();

@@ -1,4 +1,4 @@
-//! What there is to scrape at one time: families, each with its series, of targets and of the host.
+//! Snapshot to scrape at one time: families, each with its series, of targets and of the host.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -10,23 +10,23 @@ use super::{
     value::{FamilyId, Point, Values, none_of},
 };
 
-/// What there is to scrape at one time.
+/// Families and series to scrape at one time.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// Its number: the first is 1.
+    /// Sequence number: the first is 1.
     pub sequence: u64,
     pub(super) families: Arc<[Family]>,
     /// Families that every target has.
     pub(super) of_targets: Vec<FamilyId>,
-    /// Of these, those that are still 0.
+    /// Families of targets that are still 0.
     pub(super) held: Vec<FamilyId>,
-    /// Families of which targets have a series where it is known of them.
+    /// Families of which a target has a series if its value is known.
     pub(super) of_some: Vec<FamilyId>,
     pub(super) targets: Vec<TargetSeries>,
     pub(super) host: Vec<OfHost>,
 }
 
-/// What a target has.
+/// Series of a target.
 #[derive(Clone, Debug)]
 pub(super) struct TargetSeries {
     pub(super) name: Arc<str>,
@@ -36,21 +36,21 @@ pub(super) struct TargetSeries {
     pub(super) states: Arc<Values>,
 }
 
-/// One series.
+/// Series of a family.
 #[derive(Debug)]
 pub struct Series<'a> {
-    /// The target that it is of, if it is of one.
+    /// Target of the series, if it has one.
     pub target: Option<&'a str>,
-    /// Its other labels.
+    /// Other labels of the series.
     pub labels: &'a [(&'static str, String)],
-    /// What it says.
+    /// Value of the series.
     pub point: Cow<'a, Point>,
-    /// When it began, in ns since counting did.
+    /// Start of the series, in ns since counting began.
     pub since_ns: u64,
 }
 
 impl Snapshot {
-    /// Families in the order of their names, each with its series.
+    /// Returns the families in the order of their names, each with its series.
     pub fn families(&self) -> impl Iterator<Item = (&Family, Vec<Series<'_>>)> {
         let mut order: Vec<FamilyId> = (0..self.families.len()).collect();
         order.sort_by(|one, other| self.families[*one].name.cmp(&self.families[*other].name));
@@ -80,7 +80,7 @@ impl Snapshot {
         }
         if self.of_targets.contains(&id) {
             let is_held = self.held.contains(&id);
-            // What a target never did is known: it is 0.
+            // A target without a value of the family has 0.
             series.extend(self.targets.iter().map(|target| {
                 let point = target.values.0.get(&id).filter(|_| !is_held);
                 Series {

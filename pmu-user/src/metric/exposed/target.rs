@@ -1,5 +1,6 @@
-//! Whom series are of: a container, pod, unit or job, with all that is below its cgroup, or else a cgroup. What it is called is what
-//! `--cgroup` takes, so that a name can be copied from a query into a command; a container that starts again keeps its series.
+//! Targets of series: a container, pod, unit or job, with all that is below its cgroup, or else a cgroup. A
+//! target has the name that `--cgroup` takes, so that it can be copied from a query into a command. A
+//! container that starts again keeps its series.
 
 use crate::{
     drain::Owner,
@@ -7,18 +8,19 @@ use crate::{
     untrusted::{Untrusted, bounded},
 };
 
-/// Bytes of a part of a target's name as it is shown, of all of the name, which every one of its series has, and of another label.
+/// Maximum length in bytes of a part of a target's name as it is shown, of all of the name, and of another
+/// label. Each of a target's series has all of the name.
 const PART_BYTES_MAX: usize = 256;
 const NAME_BYTES_MAX: usize = 512;
 const LABEL_BYTES_MAX: usize = 1024;
 
-/// Name of those that have no series of their own.
+/// Name of all targets without their own series.
 pub(super) const OTHER: &str = "_other";
 
 /// Labels, in the order in which they are written.
 pub type Labels = Vec<(&'static str, String)>;
 
-/// What a target is called, escaped for a terminal; `None` of an owner that is none.
+/// Returns the name of an owner's target, escaped for a terminal, `None` for an owner that has none.
 pub fn name(owner: &Owner) -> Option<String> {
     let Owner::Cgroup { path, identity, .. } = owner else { return None };
     let called = identity.as_ref().and_then(|identity| of_identity(identity));
@@ -27,21 +29,22 @@ pub fn name(owner: &Owner) -> Option<String> {
     Some(bounded(called, NAME_BYTES_MAX))
 }
 
-/// The own cgroup of the container that an owner is of or in; `None` of what is in none, or in one that holds a pod's namespaces.
+/// Returns the cgroup of the container that an owner is of or in, without what is inside. Returns `None`
+/// outside of containers, and in one that holds a pod's namespaces.
 pub(super) fn container_base(owner: &Owner) -> Option<Untrusted> {
     let Owner::Cgroup { path, identity: Some(identity), .. } = owner else { return None };
     identity.container.as_ref().filter(|container| !container.is_infrastructure)?;
     Some(Untrusted::new(outside(path, identity)))
 }
 
-/// The name of a container by the beginning of its id.
+/// Returns the name of a container by the beginning of its id.
 pub(super) fn name_by_id(owner: &Owner) -> Option<String> {
     let Owner::Cgroup { identity: Some(identity), .. } = owner else { return None };
     let container = identity.container.as_ref()?;
     Some(bounded(format!("{}:{}", container.prefix(), container.short_id()), NAME_BYTES_MAX))
 }
 
-/// The name of a cgroup by its path.
+/// Returns the name of a cgroup by its path.
 pub(super) fn name_by_path(path: &Untrusted) -> String {
     bounded(format!("path:{}", path.terminal()), NAME_BYTES_MAX)
 }
@@ -49,7 +52,7 @@ pub(super) fn name_by_path(path: &Untrusted) -> String {
 fn of_identity(identity: &Identity) -> Option<String> {
     let pod = identity.pod.as_ref().and_then(of_pod);
     match &identity.container {
-        // It holds the pod's namespaces, and is nothing by itself.
+        // This container holds the pod's namespaces, and is not a target by itself.
         Some(container) if container.is_infrastructure => return pod,
         Some(container) => return Some(of_container(container, pod)),
         None => {}
@@ -74,7 +77,8 @@ fn part(name: &Untrusted) -> String {
     bounded(name.terminal().into_owned(), PART_BYTES_MAX)
 }
 
-/// Path of the outermost cgroup of an owner's target, which has all that is below it; `None` of an owner that is none.
+/// Returns the path of the outermost cgroup of an owner's target, which includes all below it. Returns `None`
+/// for an owner without a target.
 pub(super) fn outermost(owner: &Owner) -> Option<Untrusted> {
     let Owner::Cgroup { path, identity, .. } = owner else { return None };
     let nothing = Identity::default();
@@ -86,18 +90,18 @@ pub(super) fn outermost(owner: &Owner) -> Option<Untrusted> {
     Some(Untrusted::new(outside(path, identity)))
 }
 
-/// A path without what is inside of a container.
+/// Returns a path without the part inside of a container.
 fn outside<'p>(path: &'p Untrusted, identity: &Identity) -> &'p [u8] {
     let inside = identity.inside.as_ref().map_or(&b""[..], Untrusted::as_bytes);
     path.as_bytes().strip_suffix(inside).unwrap_or(path.as_bytes())
 }
 
-/// What is known of a target, as labels of its `pmbpf_target_info`.
+/// Returns what is known of a target, as labels of its `pmbpf_target_info`.
 pub fn info(owner: &Owner) -> Labels {
     let Owner::Cgroup { path, identity, .. } = owner else { return Labels::new() };
     let identity = identity.as_deref().cloned().unwrap_or_default();
     let job = identity.job_name();
-    // Of what is inside of a container or below a unit, where that is.
+    // Path of the container or unit, for an owner inside of it.
     let own = outermost(owner);
     let of_unit = system_unit(path).filter(|_| of_identity(&identity).is_none());
     let unit = of_unit.map(|(unit, _)| unit.into()).or(identity.unit);
@@ -203,7 +207,7 @@ mod tests {
             is("unit:nginx.service", nginx),
             "with what is below"
         );
-        // What another one calls so is another's.
+        // A cgroup with such a name inside of another unit belongs to that unit.
         let of_evil = is("unit:evil.service", "/system.slice/evil.service");
         assert_eq!(of("/system.slice/evil.service/nginx.service"), of_evil);
         assert_eq!(of("/mine/nginx.service").0, "path:/mine/nginx.service");

@@ -1,6 +1,7 @@
-//! Which targets have series of their own, never more than a server of metrics can be expected to take; what the others do is counted
-//! together, as `_other`. A reader sees how much a series grew from one scrape to the next and nothing else: so each is 0 until every reader has
-//! seen that, and stays as it ended until every reader has seen that too. Increases over all series are what happened.
+//! Targets with their own series. Their number is bounded by what a monitoring server can be expected to
+//! take. All others are counted together as `_other`. A reader sees only how much a series grew from one
+//! scrape to the next. So each series is 0 until every reader has seen that, and keeps its last value until
+//! every reader has seen that too. Increases over all series are what happened.
 
 #[cfg(test)]
 mod tests;
@@ -19,67 +20,69 @@ use super::{
 };
 use crate::{drain::Owner, untrusted::Untrusted};
 
-/// How old a target is that has series of its own although it did next to nothing: what is younger may be gone before the next scrape.
+/// Minimum age of an almost idle target with its own series: a younger one may be gone before the next
+/// scrape.
 const AGE_MIN_NS: u64 = 10_000_000_000;
-/// CPU time after which it need not be that old.
+/// CPU time after which a target need not be that old.
 const BUSY_NS: u64 = 1_000_000_000;
-/// How often a target that has series gives way to a busier one that has none, if there is no room for both.
+/// Interval at which a target with series may give way to a busier one without, if there is no room for both.
 const REVIEW_EVERY_NS: u64 = 60_000_000_000;
-/// Targets without series that are remembered.
+/// Number of targets above which those without series are forgotten.
 const KEPT_MAX: usize = 8192;
-/// How long the series of a target that has ended wait for readers: longer than three of the longest intervals that Prometheus can query.
+/// Maximum time that the series of an ended target wait for readers: longer than three of the longest
+/// intervals that Prometheus can query.
 const ENDED_MAX_NS: u64 = 900_000_000_000;
 
-/// The most that is exposed.
+/// Bounds on what is exposed.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Targets with series of their own.
+    /// Targets with their own series.
     pub targets: usize,
-    /// Series, as text.
+    /// Number of series in text.
     pub series: usize,
-    /// For how long the series of a target stay that has ended, in ns.
+    /// Time for which the series of an ended target stay, in ns.
     pub linger_ns: u64,
 }
 
-/// Is a target's doing its own, or everybody's?
+/// State of a target's series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// Counted with all others.
     Other,
-    /// Its series are 0 until every reader has seen them; until then it is counted with all others.
+    /// Series that are 0 until every reader has seen them. Until then the target is counted with all others.
     Begins(Change),
-    /// Counted by itself.
+    /// Counted in its own series.
     Own,
-    /// Its series do not grow any more since this change, which every reader is to see.
+    /// Series that no longer grow since this change, which every reader is to see.
     Closed(Change, Why),
 }
 
-/// Why a target's series do not grow any more.
+/// Reason why a target's series no longer grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Why {
-    /// It has ended.
+    /// The target has ended.
     Ended,
-    /// There is no room for it: it is counted with all others.
+    /// There is no room for the target: it is counted with all others.
     Room,
 }
 
-/// A target.
+/// Target and its series.
 #[derive(Debug)]
 pub(super) struct Target {
     state: State,
-    /// What is known of it.
+    /// Labels that describe the target.
     pub(super) info: Arc<Labels>,
-    /// Its cgroups that have not ended.
+    /// Cgroups of the target that have not ended.
     cgroups: BTreeSet<Owner>,
     first_ns: u64,
     last_ns: u64,
-    /// When its series began.
+    /// Start of its series.
     pub(super) since_ns: u64,
     busy_ns: u64,
-    /// The same since the last review.
+    /// Busy time since the last review.
     recent_ns: u64,
     values: Arc<Values>,
-    /// How it is now.
+    /// Current states of the target.
     states: Arc<Values>,
 }
 
@@ -88,7 +91,7 @@ pub(super) struct Target {
 pub(super) struct Targets {
     bounds: Bounds,
     known: BTreeMap<Arc<str>, Target>,
-    /// Where each cgroup belongs.
+    /// Name of the target of each cgroup.
     of: HashMap<Owner, Arc<str>>,
     reviewed_ns: u64,
     /// Targets that lost their series, because they ended, and because there was no room.
@@ -100,12 +103,13 @@ impl Targets {
         Self { bounds, known: BTreeMap::new(), of: HashMap::new(), reviewed_ns: 0, retired: [0; 2] }
     }
 
-    /// From now on no more is exposed than this.
+    /// Sets the bounds from now on.
     pub(super) const fn bound(&mut self, bounds: Bounds) {
         self.bounds = bounds;
     }
 
-    /// Takes that an owner, whose target is called so, was busy for so long until `next`, the time of the next snapshot.
+    /// Registers that an owner of the target `name` was busy for `busy_ns` until `next`, the time of the next
+    /// snapshot.
     pub(super) fn meet(&mut self, (owner, name): (&Owner, Arc<str>), busy_ns: u64, next: Change) {
         let now_ns = next.at_ns;
         let name: Arc<str> = match self.of.get(owner) {
@@ -131,7 +135,7 @@ impl Targets {
             states: Arc::default(),
         });
         if let State::Closed(_, Why::Ended) = target.state {
-            // One of the same name goes on where it ended.
+            // A target of the same name continues where it ended.
             target.state = State::Own;
             target.info = Arc::new(target::info(owner));
         }
@@ -141,7 +145,7 @@ impl Targets {
         target.recent_ns += busy_ns;
     }
 
-    /// Takes that an owner has ended, or is another target's, by the next snapshot.
+    /// Registers that an owner has ended, or belongs to another target, by the next snapshot.
     pub(super) fn end(&mut self, owner: &Owner, next: Change) {
         let Some(name) = self.of.remove(owner) else { return };
         let Some(target) = self.known.get_mut(&name) else { return };
@@ -154,7 +158,7 @@ impl Targets {
         }
     }
 
-    /// Begins to count those by themselves whose 0 every reader has seen by `now_ns`.
+    /// Starts separate counts for the targets whose 0 every reader has seen by `now_ns`.
     pub(super) fn scraped(&mut self, seen: Seen, now_ns: u64) {
         for target in self.known.values_mut() {
             if matches!(target.state, State::Begins(first) if seen.has(first, now_ns)) {
@@ -163,23 +167,23 @@ impl Targets {
         }
     }
 
-    /// The values of an owner, if they are its target's own.
+    /// Returns the values of an owner's target, if it is counted in its own series.
     pub(super) fn values(&mut self, owner: &Owner) -> Option<&mut Values> {
         let target = self.known.get_mut(self.of.get(owner)?)?;
         (target.state == State::Own).then(|| Arc::make_mut(&mut target.values))
     }
 
-    /// Those with series, by name.
+    /// Returns the targets with series, by name.
     pub(super) fn exposed(&self) -> impl Iterator<Item = (&Arc<str>, &Target)> {
         self.known.iter().filter(|(_, target)| target.state != State::Other)
     }
 
-    /// How many are counted together.
+    /// Returns the number of targets that are counted together.
     pub(super) fn others(&self) -> usize {
         self.known.values().filter(|target| target.state == State::Other).count()
     }
 
-    /// Gives series to those that are there when counting begins, the busiest first.
+    /// Gives series to the targets that exist when counting begins, the busiest first.
     pub(super) fn begin(&mut self, now_ns: u64, room: usize) {
         let mut all: Vec<(Reverse<u64>, Arc<str>)> =
             self.known.iter().map(|(name, target)| (Reverse(target.busy_ns), Arc::clone(name))).collect();
@@ -190,8 +194,8 @@ impl Targets {
         self.reviewed_ns = now_ns;
     }
 
-    /// Decides which targets have series from the next snapshot on, in which there is room for so many; `seen` is what readers have seen
-    /// by then.
+    /// Decides which targets have series from the next snapshot on, in which there is room for `room`
+    /// targets. `seen` is what readers have seen by then.
     pub(super) fn review(&mut self, seen: Seen, next: Change, room: usize) {
         let now_ns = next.at_ns;
         let room = room.min(self.bounds.targets);
@@ -207,12 +211,12 @@ impl Targets {
         });
         let waiting = self.waiting(now_ns);
         let wanted = self.exposed().count() + waiting.len();
-        // Those that have ended and were seen so, the first first.
+        // Targets that have ended and were seen so, the earliest first.
         self.remove(wanted.saturating_sub(room), |target| match target.state {
             State::Closed(end, _) if seen.has(end, now_ns) => Some(end.at_ns),
             _ => None,
         });
-        // There is less room than there was: nothing else is above the bound.
+        // Only less room than before can leave more targets than there is room for.
         let over = self.exposed().count().saturating_sub(room);
         self.remove(over, |target| match target.state {
             State::Begins(_) => Some(0),
@@ -232,7 +236,7 @@ impl Targets {
         self.forget(now_ns);
     }
 
-    /// Targets without series that may have some, the busiest first.
+    /// Returns the targets without series that may have some, the busiest first.
     fn waiting(&self, now_ns: u64) -> Vec<(Reverse<u64>, Arc<str>)> {
         let is_waiting = |target: &Target| {
             let age_ns = now_ns.saturating_sub(target.first_ns);
@@ -245,8 +249,8 @@ impl Targets {
         all
     }
 
-    /// Of those with series the one that did least gives way if somebody waits who did more than twice as much, and a second: one at a
-    /// time, so that series do not come and go.
+    /// Closes the least busy target with series if a waiting one was busy more than twice as long, and more
+    /// than a second. Only one target gives way at a time, so that series do not come and go.
     fn give_way(&mut self, busiest_ns: u64, next: Change) {
         let own = self.known.values_mut().filter(|target| target.state == State::Own);
         if let Some(least) = own.min_by_key(|target| target.recent_ns)
@@ -262,7 +266,8 @@ impl Targets {
         }
     }
 
-    /// Takes their series from at most so many of those for which `order` says when they are due, the first first.
+    /// Removes the series of at most `most` targets, in ascending order of `order`. A target for which it
+    /// returns `None` is not due.
     fn remove(&mut self, most: usize, order: impl Fn(&Target) -> Option<u64>) {
         let due = |(name, target): (&Arc<str>, &Target)| Some((order(target)?, Arc::clone(name)));
         let mut all: Vec<(u64, Arc<str>)> = self.exposed().filter_map(due).collect();
@@ -280,7 +285,8 @@ impl Targets {
         }
     }
 
-    /// Forgets targets without series of which nothing was heard for longest, if there are many: not of every end we are told.
+    /// Forgets targets without series that no recent report contained, if there are many. Not every end is
+    /// reported.
     fn forget(&mut self, now_ns: u64) {
         if self.known.len() <= KEPT_MAX {
             return;
@@ -293,17 +299,17 @@ impl Targets {
         self.of.retain(|_, name| known.contains_key(name));
     }
 
-    /// The values of a target with series.
+    /// Returns the values of a target with series.
     pub(super) fn values_of(target: &Target) -> &Arc<Values> {
         &target.values
     }
 
-    /// How a target with series is now.
+    /// Returns the current states of a target with series.
     pub(super) fn states_of(target: &Target) -> &Arc<Values> {
         &target.states
     }
 
-    /// Those with series of which the kernel may account something, and where.
+    /// Returns the targets with series for which the kernel may account figures, with their paths.
     pub(super) fn accountable(&self) -> Vec<Accountable> {
         let of = |(name, target): (&Arc<str>, &Target)| {
             let is_counted = match target.state {
@@ -322,14 +328,14 @@ impl Targets {
         self.exposed().filter_map(of).collect()
     }
 
-    /// The sums and the states of a target that has series and has not ended.
+    /// Returns the sums and the states of a target that has series and has not ended.
     pub(super) fn accounts(&mut self, name: &str) -> Option<(&mut Values, &mut Values)> {
         let target = self.known.get_mut(name)?;
         let is_open = matches!(target.state, State::Own | State::Begins(_));
         is_open.then(|| (Arc::make_mut(&mut target.values), Arc::make_mut(&mut target.states)))
     }
 
-    /// Forgets how targets were.
+    /// Forgets the states of all targets.
     pub(super) fn forget_states(&mut self) {
         let have = self.known.values_mut().filter(|target| !target.states.0.is_empty());
         have.for_each(|target| target.states = Arc::default());

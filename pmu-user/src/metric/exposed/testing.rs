@@ -1,4 +1,4 @@
-//! A host for tests, on which cgroups come, use CPUs, and go, as a test wants it.
+//! Host for tests, on which cgroups start, use CPUs and end as a test requires.
 
 use std::collections::BTreeMap;
 
@@ -22,12 +22,12 @@ use crate::{
 /// Length of an interval, in ns.
 pub(crate) const INTERVAL_NS: u64 = 5_000_000_000;
 
-/// What a cgroup did in an interval.
+/// Activity of a cgroup in an interval.
 #[derive(Clone, Debug)]
 pub(crate) struct Did {
     pub(crate) owner: Owner,
     pub(crate) cpu_ns: u64,
-    /// How many waits for a CPU there were, and how long each was, in ns.
+    /// Number of waits for a CPU, and length of each in ns.
     pub(crate) waits: (u32, u64),
     pub(crate) ends: bool,
 }
@@ -40,10 +40,10 @@ pub(crate) fn did(owner: Owner, cpu_ns: u64) -> Did {
     Did { owner, cpu_ns, waits: (3, 50_000), ends: false }
 }
 
-/// Cgroups that come and go by chance, some of them again under a name that was there before.
+/// Cgroups that start and end at random, some of them again under an earlier name.
 pub(crate) struct Lives {
     pub(crate) random: Random,
-    /// Who is there, and the most CPU time that each uses in an interval, in ns.
+    /// Live cgroups, with the maximum CPU time of each in an interval, in ns.
     alive: Vec<(Owner, f64)>,
     next: u64,
 }
@@ -53,7 +53,7 @@ impl Lives {
         Self { random, alive: Vec::new(), next: 1 }
     }
 
-    /// What those that are there do in the next interval.
+    /// Returns the activity of the live cgroups in the next interval.
     pub(crate) fn interval(&mut self) -> Vec<Did> {
         let Self { random, alive, next } = self;
         while random.uniform() < 0.4 {
@@ -88,17 +88,17 @@ impl World {
         Self { machine: machine(), header, ledger: Ledger::new(), at_ns: 0, slots: 0 }
     }
 
-    /// What is known of the run before it begins.
+    /// Returns the header of the run.
     pub(crate) fn header(&self) -> Header {
         self.header.clone().into()
     }
 
-    /// Nothing yet of this world.
+    /// Returns an empty state for this world.
     pub(crate) fn exposed(&self, bounds: Bounds) -> Exposed {
         Exposed::new(&self.header(), bounds)
     }
 
-    /// The report of the next interval.
+    /// Returns the report of the next interval.
     pub(crate) fn interval(&mut self, did: &[Did]) -> Report {
         self.at_ns += INTERVAL_NS;
         let owners = did.iter().map(|did| {

@@ -1,4 +1,4 @@
-//! Intervals of a made host, and what a server of metrics would see of them.
+//! Intervals of a simulated host, and what a monitoring server sees of them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -15,7 +15,7 @@ use crate::metric::{
 const SECOND: u64 = 1_000_000_000;
 const BOUNDS: Bounds = Bounds { targets: 10, series: 10_000, linger_ns: 300 * SECOND };
 
-/// Numbers of a family, by target; of histograms how many values they hold.
+/// Returns the numbers of a family by target: of histograms the number of values.
 fn numbers(snapshot: &Snapshot, family: &str) -> BTreeMap<String, f64> {
     let found = snapshot.families().find(|(known, _)| known.name == family);
     let series = found.into_iter().flat_map(|(_, series)| series);
@@ -56,7 +56,7 @@ fn intervals_are_added_up_by_target() {
     assert_eq!(numbers(&snapshot, "pmbpf_counted_time_seconds")[""], 15.0);
 }
 
-/// What is below a container's cgroup is its own; who is nobody's target is among the others.
+/// Cgroups below that of a container belong to it. Owners without a target are among the others.
 #[test]
 fn waits_are_behind_a_target_itself_or_behind_others() {
     let mut world = World::new();
@@ -128,12 +128,12 @@ fn cpu_time_has_no_variance_and_blind_time_has() {
     assert!(!names.contains("pmbpf_cpu_time_seconds_variance"), "{names:?}");
 }
 
-/// What a server of metrics sees: by how much series grew from one scrape to the next.
+/// Monitoring server, which sees the growth of series from one scrape to the next.
 #[derive(Default)]
 struct Server {
     last: HashMap<(String, String), f64>,
     increases: HashMap<String, f64>,
-    /// The last snapshot that it saw; 0 of none.
+    /// Last snapshot that it saw, 0 if none.
     saw: u64,
 }
 
@@ -144,9 +144,9 @@ impl Server {
         for family in families {
             for (target, value) in numbers(snapshot, family) {
                 let key = ((*family).to_owned(), target);
-                // Of a series that it has never seen it knows no growth.
+                // A series that it has never seen has no known growth.
                 if let Some(before) = self.last.get(&key) {
-                    // What is less than it was has begun again, at 0.
+                    // A value that has decreased has started again, at 0.
                     let grown = if value < *before { value } else { value - before };
                     *self.increases.entry((*family).to_owned()).or_default() += grown;
                 }
@@ -157,7 +157,7 @@ impl Server {
     }
 }
 
-/// Lines of text.
+/// Returns the number of lines of text.
 fn lines(snapshot: &Snapshot) -> usize {
     let lines = |family: &Family| if family.kind == Kind::Histogram { HISTOGRAM_SERIES } else { 1 };
     snapshot.families().map(|(family, series)| lines(family) * series.len()).sum()
@@ -192,7 +192,8 @@ fn increases_over_all_targets_are_what_happened_whoever_comes_and_goes() {
     }
 }
 
-/// Three readers, of an interval, of three, and of twelve. `seen` says what they have seen, by the last snapshots of each.
+/// Checks the increases of three readers, with a scrape every interval, every three and every twelve. `seen`
+/// returns what they have seen, from the last snapshot of each.
 fn increases_of_three(seen: impl Fn(&[u64; 3]) -> Seen) {
     let bounds = Bounds { targets: 6, series: 600, linger_ns: 10 * SECOND };
     for seed in 1..=4 {
@@ -246,7 +247,7 @@ fn what_every_target_has_is_0_in_the_first_scrape_and_what_comes_later_is_0_firs
     for family in at_first {
         assert_eq!(numbers(&first, family).get("path:/quiet"), Some(&0.0), "{family}");
     }
-    // A family, and a loss, that nothing was known of.
+    // A family and a loss that were unknown before.
     let mut report = world.interval(&[did(cgroup(1, "/quiet"), SECOND)]);
     report.losses = [("ring_full".to_owned(), 5)].into();
     let mut scrape = |saw: u64| {

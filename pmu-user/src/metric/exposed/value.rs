@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use super::family::Kind;
 use crate::{metric::value::Distribution, model::histogram::Histogram};
 
-/// A family's place among all.
+/// Index of a family among all.
 pub(super) type FamilyId = usize;
 
-/// What a series says.
+/// Value of a series.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Point {
     /// A number, in the family's unit.
@@ -20,14 +20,14 @@ pub enum Point {
 /// Values that were counted in buckets.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observed {
-    /// How many values each bucket holds, in ns.
+    /// Number of values in each bucket, with the values in ns.
     pub buckets: Histogram,
     /// Sum of the values, in ns.
     pub sum_ns: f64,
 }
 
 impl Point {
-    /// By how much it has grown since it was `earlier`; all of it, if it was not there.
+    /// Returns the growth since `earlier`, or the whole value if there was none.
     pub(super) fn since(&self, earlier: Option<&Self>) -> Self {
         match (self, earlier) {
             (Self::Number(now), Some(Self::Number(then))) => Self::Number((now - then).max(0.0)),
@@ -39,7 +39,7 @@ impl Point {
         }
     }
 
-    /// Has nothing happened?
+    /// Returns whether nothing has happened.
     pub fn is_nothing(&self) -> bool {
         match self {
             Self::Number(number) => *number == 0.0,
@@ -47,7 +47,7 @@ impl Point {
         }
     }
 
-    /// Adds another of the same family.
+    /// Adds another point of the same family.
     pub(super) fn merge(&mut self, other: &Self) {
         match (self, other) {
             (Self::Number(sum), Self::Number(number)) => *sum += number,
@@ -60,17 +60,17 @@ impl Point {
     }
 }
 
-/// Values of one target, by family. What is not there is 0.
+/// Values of one target, by family. A family without a value is 0.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Values(pub(super) BTreeMap<FamilyId, Point>);
 
 impl Values {
-    /// Adds to a number.
+    /// Adds to the number of a family.
     pub(super) fn add(&mut self, family: FamilyId, amount: f64) {
         add(self.0.entry(family).or_insert(Point::Number(0.0)), amount);
     }
 
-    /// Adds those of another target.
+    /// Adds the values of another target.
     pub(super) fn merge(&mut self, other: Self) {
         for (family, point) in other.0 {
             match self.0.get_mut(&family) {
@@ -86,12 +86,12 @@ impl Values {
     }
 }
 
-/// What a series of this kind says of which nothing has happened.
+/// Returns the value of a series of this kind before anything has happened.
 pub(super) fn none_of(kind: Kind) -> Point {
     if kind == Kind::Histogram { nothing() } else { Point::Number(0.0) }
 }
 
-/// A distribution of no value.
+/// Returns a distribution without values.
 pub(super) fn nothing() -> Point {
     Point::Histogram(Observed::default())
 }
@@ -99,7 +99,7 @@ pub(super) fn nothing() -> Point {
 /// Adds to a number.
 pub(super) fn add(point: &mut Point, amount: f64) {
     if let Point::Number(sum) = point {
-        // A counter never goes back.
+        // A counter never decreases.
         *sum += amount.max(0.0);
     }
 }

@@ -1,6 +1,7 @@
-//! Causes and what follows from them. Two findings often say one thing: a limit that is used up and the time that its tasks could not run;
-//! page faults and the kernel's code for them. The cause stands in the list, with what follows from it below, so that the first line is
-//! what is to be changed.
+//! Causes and the findings that follow from them. Two findings often have one origin: a limit that is used
+//! up, and the time that its tasks could not run; page faults, and the kernel's code for them. The list
+//! contains the cause, with the findings that follow from it below. Its first line is thus what needs to be
+//! changed.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +12,13 @@ use crate::{
     table::metric::{RUNQUEUE_CULPRIT, THROTTLED_TIME},
 };
 
-/// Of a wait, or of its reason, what makes it the most of it.
+/// Share of a wait, or of its reason, that counts as most of it.
 const MOST: f64 = 0.5;
 
-/// Puts what follows from a finding below it: below the first of several that explain it, and of a chain below its first link.
+/// Puts findings that follow from another one below it: below the first of several causes, and in a chain
+/// below its first link.
 pub(super) fn explain(found: Vec<Finding>) -> Vec<Finding> {
-    // Of two that explain each other, the one that comes first is the cause.
+    // If two explain each other, the one that comes first is the cause.
     let explains = |cause: usize, at: usize| {
         let is_mutual = || at < cause && follows(&found[cause], &found[at]);
         cause != at && follows(&found[at], &found[cause]) && !is_mutual()
@@ -29,7 +31,7 @@ pub(super) fn explain(found: Vec<Finding>) -> Vec<Finding> {
     let mut kept: Vec<(usize, Finding)> = Vec::new();
     for (at, finding) in found.into_iter().enumerate() {
         match links[at] {
-            // A ring has no first link: what is in one stays as it is.
+            // A cycle has no first link: its findings stay as they are.
             cause if cause == at || links[cause] != cause => kept.push((at, finding)),
             cause => symptoms.entry(cause).or_default().push(finding),
         }
@@ -41,7 +43,7 @@ pub(super) fn explain(found: Vec<Finding>) -> Vec<Finding> {
     kept.into_iter().map(with).collect()
 }
 
-/// Does `finding` follow from `cause`?
+/// Returns whether `finding` follows from `cause`.
 fn follows(finding: &Finding, cause: &Finding) -> bool {
     match (cause.rule.cause, finding.rule.cause) {
         (Cause::Throttled, Cause::CpuWait) => {
@@ -78,8 +80,8 @@ fn follows(finding: &Finding, cause: &Finding) -> bool {
     }
 }
 
-/// Of what a victim loses to others, what the one that it waits for may lose at most: with as many tasks as the victim it loses as much, and is a
-/// victim like it.
+/// Maximum loss of a culprit to others, as a share of its victim's loss: a culprit with as many tasks as the
+/// victim loses as much, and is a victim itself.
 const NOISE_MOST: f64 = 0.75;
 /// Name of the sum of an owner's waits for a CPU, in its finding.
 const WAITED: &str = "runqueue_latency.sum";
@@ -88,8 +90,9 @@ fn amount(finding: &Finding, metric: &str) -> f64 {
     finding.evidence(metric).map_or(0.0, |evidence| evidence.value.estimate)
 }
 
-/// Is the wait of one that had the CPU for most of the time that another waited for, and is itself held up less: as a batch job whose
-/// tasks wait for each other is beside a server that waits for the batch job.
+/// Returns whether the finding is the wait of an owner that had the CPU for most of the victim's wait, and
+/// loses less itself. An example is a batch job with tasks that wait for each other, and a server that waits
+/// for the batch job.
 fn is_noise_of(finding: &Finding, victim: &Finding) -> bool {
     let culprits = victim.evidence.iter().filter(|evidence| evidence.metric == RUNQUEUE_CULPRIT.name);
     let had = culprits.filter(|evidence| evidence.whose.is_some() && evidence.whose == finding.whose);
@@ -97,7 +100,7 @@ fn is_noise_of(finding: &Finding, victim: &Finding) -> bool {
     had >= MOST * amount(victim, WAITED) && finding.lost_to_others() < NOISE_MOST * victim.lost_to_others()
 }
 
-/// Is an owner called what the processes of a storm are?
+/// Returns whether an owner has the name of a storm's processes.
 fn is_of_name(storm: &Finding, whose: Option<&OwnerOrTarget>) -> bool {
     match (storm.names.first(), whose) {
         (Some(_), Some(OwnerOrTarget::Target)) => true,
@@ -106,7 +109,7 @@ fn is_of_name(storm: &Finding, whose: Option<&OwnerOrTarget>) -> bool {
     }
 }
 
-/// Had the processes of a storm the CPU for most of what an owner waited for?
+/// Returns whether the processes of a storm had the CPU for most of an owner's wait.
 fn waits_for_name(storm: &Finding, finding: &Finding) -> bool {
     let culprits = finding.evidence.iter().filter(|evidence| evidence.metric == RUNQUEUE_CULPRIT.name);
     let had =
@@ -114,11 +117,13 @@ fn waits_for_name(storm: &Finding, finding: &Finding) -> bool {
     had.map(|evidence| evidence.value.estimate).sum::<f64>() >= MOST * amount(finding, WAITED)
 }
 
-/// Is what `cause` is of the whole of what `finding` is of: the same owner, a cgroup above it, or everything?
+/// Returns whether the owner of `cause` includes that of `finding`: the same owner, a cgroup above it, or
+/// everything.
 fn covers(cause: &Finding, finding: &Finding) -> bool {
     match (cause.whose.as_ref(), finding.whose.as_ref()) {
         (None | Some(OwnerOrTarget::Target), _) => true,
-        // A cgroup is limited, and what is counted are processes: of those that a limit holds back, if cgroups are targets.
+        // A cgroup is limited, and processes are counted: if cgroups are targets, those that the limit
+        // throttles.
         (Some(OwnerOrTarget::Owner(Owner::Cgroup { .. })), Some(OwnerOrTarget::Target)) => true,
         (Some(OwnerOrTarget::Owner(Owner::Cgroup { path, .. })), Some(OwnerOrTarget::Owner(owner))) => {
             match owner {
@@ -130,7 +135,7 @@ fn covers(cause: &Finding, finding: &Finding) -> bool {
     }
 }
 
-/// The same, or the other way round: what the whole does, one of its parts may do for it.
+/// Returns whether one of the two includes the other: what the whole does may be done by one of its parts.
 fn within(cause: &Finding, finding: &Finding) -> bool {
     let part_of_all = matches!(finding.whose, None | Some(OwnerOrTarget::Target));
     part_of_all || covers(cause, finding) || covers(finding, cause)
@@ -149,14 +154,14 @@ mod tests {
         OwnerOrTarget::Owner(Owner::cgroup(path.len() as u64, path.into()))
     }
 
-    /// A finding of a cgroup that rests on this number.
+    /// Returns a finding of a cgroup that rests on this number.
     fn of(cause: Cause, path: &str, metric: &str, amount: f64) -> Finding {
         let value = exact((2.0 * cause.rule().above).min(99.0).max(cause.rule().above * 1.01));
         let finding = Finding::of(cause, value).unwrap().of_whom(&cgroup(path));
         finding.resting_on(metric, Unit::Ns, exact(amount))
     }
 
-    /// A wait of which the owner's own tasks had this part, and another one the rest.
+    /// Returns a wait, of which the owner's own tasks had this part, and `other` the rest.
     fn wait(path: &str, waited: f64, own_part: f64, other: &str) -> Finding {
         let mut finding = Finding { own_part, ..of(Cause::CpuWait, path, WAITED, waited) };
         finding.evidence.push(super::super::Evidence {
@@ -168,7 +173,7 @@ mod tests {
         finding
     }
 
-    /// Findings and, in brackets, what follows from them.
+    /// Returns findings, each with those that follow from it.
     fn shape(found: Vec<Finding>) -> Vec<(Cause, Vec<Cause>)> {
         let causes = |found: Finding| {
             let symptoms = found.symptoms.iter().map(|symptom| symptom.rule.cause).collect();

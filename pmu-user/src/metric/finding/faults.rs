@@ -1,5 +1,6 @@
-//! Page faults that take much of an owner's CPU time: by their number, or, where each takes longer than usual, as in a guest whose host
-//! must map the page as well, by the samples that hit the kernel's code for them.
+//! Page faults that take much of an owner's CPU time: by their number, or by the samples that hit the
+//! kernel's code for them. The latter covers faults that each take longer than usual, as in a guest if the
+//! host must map the page as well.
 
 use super::{
     Cause, Finding, busy, exact, rate,
@@ -15,7 +16,8 @@ use crate::{
     table::{metric, unit::Unit},
 };
 
-/// Page faults by the time that they take, where their number is below the threshold of [`Cause::FaultStorm`].
+/// Page faults by the time that they take, where their number is below the threshold of
+/// [`Cause::FaultStorm`].
 static FAULT_SHARE: Rule = Rule {
     cause: Cause::FaultStorm,
     metric: "fault_share",
@@ -24,8 +26,8 @@ static FAULT_SHARE: Rule = Rule {
     source: "a fifth of the samples hit the kernel's code for page faults",
     next: FAULT_NEXT,
 };
-/// Functions of the kernel that run for a page fault and hardly for anything else (Linux 5.10 to 6.18, x86-64 and AArch64): zeroing and
-/// copying pages, entry, and the way to the page. `.isra.0` and the like are left out.
+/// Kernel functions that run for a page fault and hardly for anything else (Linux 5.10 to 6.18, x86-64 and
+/// AArch64): zeroing and copying pages, entry, and the path to the page. `.isra.0` and the like are left out.
 const OF_FAULTS: [&str; 36] = [
     "__handle_mm_fault",
     "__pi_clear_page",
@@ -65,7 +67,7 @@ const OF_FAULTS: [&str; 36] = [
     "wp_page_copy",
 ];
 
-/// How often an owner's tasks take page faults, or what these take.
+/// Returns a finding on the rate of an owner's page faults, or on the time that they take.
 pub(super) fn fault_storm(report: &TasksReport, owner: &OwnerReport) -> Option<Finding> {
     let (time, count) = (busy(report, owner, BUSY)?, owner.value(&metric::MINOR_FAULTS)?);
     if time.low < RATE_LEAST_NS as f64 {
@@ -73,7 +75,7 @@ pub(super) fn fault_storm(report: &TasksReport, owner: &OwnerReport) -> Option<F
     }
     let by_number = Finding::of(Cause::FaultStorm, rate(count, time));
     let by_time = || {
-        // A program that starts maps and touches what it needs, once.
+        // A program that starts maps and touches its memory once.
         let is_start = count.low < (FAULTS_OF_A_START * (owner.rare.exits + 1)) as f64;
         let share = if is_start { None } else { share(report, owner) };
         Finding::by(&FAULT_SHARE, share?)
@@ -86,7 +88,7 @@ pub(super) fn fault_storm(report: &TasksReport, owner: &OwnerReport) -> Option<F
     ))
 }
 
-/// Samples of an owner that hit the kernel's code for page faults, in per cent of all of its samples.
+/// Returns the share of an owner's samples that hit the kernel's code for page faults, in per cent.
 fn share(report: &TasksReport, owner: &OwnerReport) -> Option<Known> {
     let is_its = |whose: &Owner| owner.who.owner().is_none_or(|owner| is_of(owner, whose));
     let (mut all, mut of_faults) = (0_u64, 0_u64);
@@ -105,7 +107,7 @@ fn share(report: &TasksReport, owner: &OwnerReport) -> Option<Known> {
     Some(Known { low, high, how: How::Sampled, ..exact(of_faults as f64 / all as f64) }.times(100.0))
 }
 
-/// Is what an owner did in another one's row? A cgroup's holds what is below it.
+/// Returns whether an owner's numbers are in another one's row. A cgroup's row includes those below it.
 fn is_of(row: &Owner, owner: &Owner) -> bool {
     match (row, owner) {
         (Owner::Cgroup { path: row, .. }, Owner::Cgroup { path, .. }) => row == path || is_above(row, path),
@@ -113,7 +115,7 @@ fn is_of(row: &Owner, owner: &Owner) -> bool {
     }
 }
 
-/// Does the kernel run this function for page faults?
+/// Returns whether the kernel runs this function for page faults.
 pub(super) fn serves_faults(frame: &Frame) -> bool {
     let Frame::Function { name, module: None, .. } = frame else { return false };
     let plain = name.as_bytes().split(|&byte| byte == b'.').next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Processes that begin and end faster than they do work, whoever's rows they are in.
+//! Processes that begin and end faster than they do work, regardless of the rows that they are in.
 
 use super::{Cause, Finding, exact, rate, rules::RATE_LEAST_NS, waits::is_above};
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// Processes that exited while they were counted, with the name or the cgroup that most of them had.
+/// Returns the finding on processes that exited during counting, with the name or the cgroup of most of them.
 pub(super) fn fork_storm(report: &TasksReport) -> Option<Finding> {
     if report.length_ns < RATE_LEAST_NS {
         return None;
@@ -20,7 +20,8 @@ pub(super) fn fork_storm(report: &TasksReport) -> Option<Finding> {
     Some(finding.resting_on("processes_ended.most", Unit::UNKNOWN, exact(most.rare.exits as f64)))
 }
 
-/// The owner with most exits; of cgroups within each other, the innermost that has at least half of those of the one above.
+/// Returns the owner with most exits. Of nested cgroups it is the innermost with at least half of the exits
+/// of the one above.
 fn most(rows: &[OwnerReport]) -> Option<&OwnerReport> {
     let mut most = rows.iter().max_by_key(|row| row.rare.exits)?;
     loop {
@@ -32,7 +33,7 @@ fn most(rows: &[OwnerReport]) -> Option<&OwnerReport> {
     }
 }
 
-/// Is the first owner a cgroup above the second?
+/// Returns whether the first owner is a cgroup above the second.
 fn holds(above: &OwnerReport, row: &OwnerReport) -> bool {
     match (above.who.owner(), row.who.owner()) {
         (Some(Owner::Cgroup { path: above, .. }), Some(Owner::Cgroup { path, .. })) => is_above(above, path),
@@ -40,7 +41,7 @@ fn holds(above: &OwnerReport, row: &OwnerReport) -> bool {
     }
 }
 
-/// What the processes of a row are called.
+/// Returns the name of a row's processes.
 fn name(row: &OwnerReport) -> Option<Untrusted> {
     match &row.who {
         OwnerOrTarget::Owner(owner) => called(owner).cloned(),
@@ -48,7 +49,7 @@ fn name(row: &OwnerReport) -> Option<Untrusted> {
     }
 }
 
-/// What an owner is called, whichever of its name it is.
+/// Returns the name of an owner, without what distinguishes it from others of that name.
 pub(super) const fn called(owner: &Owner) -> Option<&Untrusted> {
     match owner {
         Owner::Process { name, .. }

@@ -1,4 +1,4 @@
-//! Findings of I/O.
+//! Findings on I/O.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// What stands out, in no order.
+/// Returns the findings, in no order.
 pub(super) fn findings(report: &IoReport) -> Vec<Finding> {
     let of = |row: &Row| match row.metric.as_str() {
         name if name == metric::BLOCK_LATENCY.name => tail(report, row, Cause::BlockLatency),
@@ -61,7 +61,8 @@ pub(super) fn findings(report: &IoReport) -> Vec<Finding> {
     narrowest(report.rows.iter().filter_map(of).collect())
 }
 
-/// Without what holds for a socket or the whole because it holds for a part of it: the part tells more.
+/// Removes findings on a socket or the host that hold because they hold for a part of it: the part is more
+/// specific.
 fn narrowest(mut found: Vec<Finding>) -> Vec<Finding> {
     let width = |finding: &Finding| match finding.subject {
         Some(Subject::Scope(Scope::Platform)) => 2,
@@ -77,7 +78,7 @@ fn narrowest(mut found: Vec<Finding>) -> Vec<Finding> {
     found
 }
 
-/// A percentile of a disk's latency, with whoever has most of its requests.
+/// Returns the finding on a percentile of a disk's latency, with the owner of most of its requests.
 fn tail(report: &IoReport, row: &Row, cause: Cause) -> Option<Finding> {
     let (Subject::Disk(..), Some(found)) = (&row.subject, &row.distribution) else { return None };
     if found.count() < TAIL_COUNT {
@@ -102,12 +103,12 @@ fn tail(report: &IoReport, row: &Row, cause: Cause) -> Option<Finding> {
     Some(finding)
 }
 
-/// A share that says enough alone.
+/// Returns the finding on a share that needs no further condition.
 fn share(row: &Row, cause: Cause) -> Option<Finding> {
     Some(Finding::of(cause, *row.value.known()?)?.about(&row.subject))
 }
 
-/// A share of something, if there is enough of it.
+/// Returns the finding on a share of something, if there is enough of it.
 fn beside(
     report: &IoReport,
     row: &Row,
@@ -115,18 +116,19 @@ fn beside(
     is_enough: impl Fn(&Known) -> bool,
     cause: Cause,
 ) -> Option<Finding> {
-    // There are thousands of interfaces on some hosts: their other numbers are only looked for where a rule may hold.
+    // Some hosts have thousands of interfaces: their other numbers are only looked up where a rule may hold.
     let finding = share(row, cause)?;
     let whole = value(report, of, &row.subject).filter(|whole| is_enough(whole))?;
     Some(finding.resting_on(of.name, of.unit, *whole))
 }
 
-/// Are there enough packets for a share of them to be no accident?
+/// Returns whether there are enough packets for a share of them to be significant.
 const fn is_of_many(packets: &Known) -> bool {
     packets.low >= PACKETS_LEAST
 }
 
-/// The fuller direction of a link: one of them is full while both together are half used.
+/// Returns the finding on the fuller direction of a link: one direction is full while both together are half
+/// used.
 fn link(report: &IoReport, row: &Row, other: &Metric) -> Option<Finding> {
     let mut finding = share(row, Cause::Link)?;
     finding.metric.clone_from(&row.metric);
@@ -136,7 +138,7 @@ fn link(report: &IoReport, row: &Row, other: &Metric) -> Option<Finding> {
     is_fuller.is_gt().then(|| finding.resting_on(other.name, other.unit, *back))
 }
 
-/// What of a device's traffic goes to another node.
+/// Returns the finding on the share of a device's traffic that goes to another node.
 fn remote(report: &IoReport, row: &Row, of: &Metric) -> Option<Finding> {
     let whole = value(report, of, &row.subject).filter(|whole| whole.low > TRAFFIC_LEAST)?;
     let part = row.value.known()?;
@@ -151,7 +153,7 @@ fn remote(report: &IoReport, row: &Row, of: &Metric) -> Option<Finding> {
     Some(finding.resting_on(&row.metric, row.unit, *part).resting_on(of.name, of.unit, *whole))
 }
 
-/// A metric's number of a subject.
+/// Returns the number of a metric and a subject.
 fn value<'r>(report: &'r IoReport, of: &Metric, subject: &Subject) -> Option<&'r Known> {
     let mut rows = report.rows.iter().filter(|row| row.metric == of.name && row.subject == *subject);
     rows.next()?.value.known()
@@ -171,7 +173,8 @@ mod tests {
         },
     };
 
-    /// Causes and metrics of what is found where a card writes and reads so many MB/s of memory, over a link of 8 GB/s.
+    /// Returns the causes and metrics found where a card writes and reads these MB/s of memory, over a link
+    /// of 8 GB/s.
     fn found(written_mb_s: u64, read_mb_s: u64) -> Vec<(Cause, String, f64)> {
         let header = linked();
         let rate = |mb_s: u64| mb_s * 1_000_000 / 4;

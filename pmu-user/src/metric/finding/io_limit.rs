@@ -1,4 +1,4 @@
-//! Limits of I/O that hold a cgroup back: what it moves beside what it may.
+//! Limits of I/O that throttle a cgroup: its throughput compared with the limit.
 
 use super::{Cause, Finding, exact};
 use crate::{
@@ -11,7 +11,8 @@ use crate::{
     table::metric::{self, Metric},
 };
 
-/// Limits that are used up, in no order. What was moved is in `report`; of a v1 hierarchy the kernel counts it, over `length_ns`.
+/// Returns the limits that are used up, in no order. The throughput is in `report`. For a v1 hierarchy the
+/// kernel counts it, over `length_ns`.
 pub(super) fn findings(limits: &[Limited], report: Option<&IoReport>, length_ns: u64) -> Vec<Finding> {
     let of = |of: &Limited, limit: &IoLimited| found(of, limit, report, length_ns);
     limits.iter().flat_map(|limited| limited.io.iter().filter_map(move |limit| of(limited, limit))).collect()
@@ -24,7 +25,8 @@ fn found(of: &Limited, limit: &IoLimited, report: Option<&IoReport>, length_ns: 
         let mut rows = report?.rows.iter().filter(|row| row.metric == wanted.name && row.subject == whose);
         rows.next()?.value.known().copied()
     };
-    // A worker of the kernel submits what was held back, and names its cgroup of the v1 hierarchy only: no request is this cgroup's.
+    // A kernel worker submits throttled requests. They carry their cgroup of the v1 hierarchy only, so none
+    // is attributed to this cgroup.
     let value = |wanted: &Metric| match limit.limit.submitted {
         Some(submitted) => counted(submitted, wanted, length_ns),
         None => measured(wanted),
@@ -45,7 +47,7 @@ fn found(of: &Limited, limit: &IoLimited, report: Option<&IoReport>, length_ns: 
     Some(finding)
 }
 
-/// A number of what the kernel counted in so many ns.
+/// Returns a metric of the kernel's counts over `length_ns`.
 fn counted(Submitted { bytes, bios }: Submitted, wanted: &Metric, length_ns: u64) -> Option<Known> {
     let (bytes, bios, seconds) = (bytes as f64, bios as f64, length_ns as f64 / 1e9);
     let value = if *wanted == metric::BLOCK_BANDWIDTH {
@@ -58,7 +60,7 @@ fn counted(Submitted { bytes, bios }: Submitted, wanted: &Metric, length_ns: u64
     value.is_finite().then(|| exact(value))
 }
 
-/// What a limit is of.
+/// Returns the metric that a limit bounds.
 fn rate_of(limit: &Metric) -> Metric {
     if *limit == metric::IO_MAX_RBPS || *limit == metric::IO_MAX_WBPS {
         metric::BLOCK_BANDWIDTH
@@ -67,7 +69,8 @@ fn rate_of(limit: &Metric) -> Metric {
     }
 }
 
-/// What was moved as a share of the most, in per cent. A run may begin with what was saved up; that is cut off at the limit.
+/// Returns the throughput as a share of the limit, in per cent. A run may begin with a saved-up burst, which
+/// is capped at the limit.
 fn share(moved: &Known, most: f64) -> Option<Known> {
     let of = |moved: f64| (100.0 * moved / most).min(100.0);
     (most > 0.0).then(|| Known {

@@ -1,4 +1,4 @@
-//! Findings of what the kernel accounts already: limits of cgroups, and pressure.
+//! Findings on what the kernel already accounts: limits of cgroups, and pressure.
 
 use super::{
     Cause, Finding, exact,
@@ -14,14 +14,14 @@ use crate::{
     },
 };
 
-/// What stands out, in no order.
+/// Returns the findings, in no order.
 pub(super) fn findings(header: &TasksHeader, report: &TasksReport) -> Vec<Finding> {
     let mut found: Vec<Finding> = report.throttled.iter().filter_map(throttled).collect();
     for of in &report.limits {
         found.extend(limit(of, Cause::OomKill, &metric::MEMORY_OOM_KILLS, &metric::MEMORY_MAX));
         found.extend(limit(of, Cause::MemoryHigh, &metric::MEMORY_HIGH_EVENTS, &metric::MEMORY_HIGH));
     }
-    // What the host's tasks wait for is no news of a target.
+    // The pressure of the host is not a finding on a target.
     let is_of_it = |pressure: &&Pressure| pressure.whose.is_some() || header.plan.target == Target::System;
     for of in report.pressure.iter().filter(is_of_it) {
         let memory = pressure(report, of, Cause::MemoryPressure, &metric::PRESSURE_MEMORY_SOME);
@@ -31,7 +31,7 @@ pub(super) fn findings(header: &TasksHeader, report: &TasksReport) -> Vec<Findin
     found
 }
 
-/// A limit that held a cgroup back, with what it had to give up.
+/// Returns the finding on a limit that throttled a cgroup, with the time that it lost.
 fn throttled(limit: &Throttled) -> Option<Finding> {
     let (share, time) =
         (limit.share.known().filter(|_| limit.periods >= PERIODS_LEAST)?, limit.time.known()?);
@@ -51,14 +51,14 @@ fn throttled(limit: &Throttled) -> Option<Finding> {
     ))
 }
 
-/// A limit of memory that was reached.
+/// Returns the finding on a limit of memory that was reached.
 fn limit(of: &Limited, cause: Cause, events: &Metric, limit: &Metric) -> Option<Finding> {
     let finding = Finding::of(cause, *of.value(events)?)?.of_whom(&OwnerOrTarget::Owner(of.owner.clone()));
     let known = of.value(limit);
     Some(known.into_iter().fold(finding, |finding, known| finding.resting_on(limit.name, limit.unit, *known)))
 }
 
-/// Time for which tasks stood still.
+/// Returns the finding on the time for which tasks stalled.
 fn pressure(report: &TasksReport, of: &Pressure, cause: Cause, metric: &Metric) -> Option<Finding> {
     let share = of.share(metric)?;
     let stalled = share.times(report.length_ns as f64 / 100.0);

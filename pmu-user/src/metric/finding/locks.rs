@@ -1,4 +1,4 @@
-//! Threads that wait for each other's locks: a convoy.
+//! Convoys: threads that wait for each other's locks.
 
 use super::{
     Cause, Finding, exact,
@@ -10,8 +10,9 @@ use crate::{
     table::{metric, unit::Unit},
 };
 
-/// Waits for locks, as a share of the time in which the owner's tasks had work: on a CPU, waiting for one, or for a lock. What they wait for
-/// otherwise, as a pool of workers for requests, is not work that a lock keeps from being done.
+/// Returns the finding on waits for locks, as a share of the time in which the owner's tasks had work: on a
+/// CPU, waiting for one, or for a lock. Other waits, as of a pool of workers for requests, are not work that
+/// a lock delays.
 pub(super) fn convoy(report: &TasksReport, owner: &OwnerReport) -> Option<Finding> {
     let (time, waited) = (owner.value(&metric::CPU_TIME)?, exact(owner.rare.lock_wait_ns as f64));
     let is_much = waited.low > LOCK_LEAST * report.length_ns as f64;

@@ -1,5 +1,6 @@
-//! Findings: what stands out in a run. A rule compares one number with a threshold, and a finding is a number whose whole interval is
-//! above it; a number that may be below by chance is none. Pure, like all of `metric`.
+//! Findings: numbers that stand out in a run. A rule compares one number with a threshold. A finding is a
+//! number with its whole interval above the threshold, so chance does not explain it. Pure, like all of
+//! `metric`.
 
 mod explained;
 mod faults;
@@ -31,61 +32,64 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// Findings of one rule: of many owners that it holds for, those of which there is most are told of.
+/// Maximum number of findings of one rule: of many owners for which it holds, those with the largest amounts
+/// are reported.
 const MOST_OF_A_RULE: usize = 3;
 
-/// A number that stands out.
+/// Number that stands out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
-    /// Why it does.
+    /// Rule of the finding.
     pub rule: &'static Rule,
-    /// Whose it is; `None` of the host's.
+    /// Owner of the number; `None` for the host.
     pub whose: Option<OwnerOrTarget>,
-    /// What it is about, beside CPUs.
+    /// Subject of the number other than CPUs.
     pub subject: Option<Subject>,
     /// Name of the number.
     pub metric: String,
-    /// The number, in the rule's unit.
+    /// Value of the number, in the rule's unit.
     pub value: Known,
-    /// Names that say where: a function and its file, the code of a gap, the nodes of a path, processes.
+    /// Names that state the place: a function and its file, the code of a gap, the nodes of a path,
+    /// processes.
     pub names: Vec<Untrusted>,
-    /// What a share is a share of, where it is not in the name: `slots`.
+    /// Base of a share, where the name does not contain it: `slots`.
     pub domain: Option<String>,
-    /// Numbers that it rests on.
+    /// Numbers on which it rests.
     pub evidence: Vec<Evidence>,
-    /// What to try, the best first.
+    /// Advice on what to try, the best first.
     pub next: Vec<&'static str>,
-    /// What follows from it, and would be a finding of its own without it.
+    /// Findings that follow from it, and would be separate ones without it.
     pub symptoms: Vec<Finding>,
-    /// How much there is of it, for the order of findings by one rule: the first number that it rests on, unless that misleads.
+    /// Amount that orders findings of one rule: by default the first number on which it rests, unless that
+    /// misleads.
     weight: Option<f64>,
-    /// Of a wait for a CPU, which part of it the owner's own tasks had that CPU for.
+    /// Part of a wait for a CPU for which the owner's own tasks had that CPU.
     own_part: f64,
-    /// Is it about code of the kernel?
+    /// Whether it concerns kernel code.
     of_kernel: bool,
 }
 
-/// A number that a finding rests on.
+/// Number on which a finding rests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Evidence {
-    /// Name.
+    /// Name of the number.
     pub metric: String,
-    /// Unit.
+    /// Unit of the number.
     pub unit: Unit,
-    /// The number.
+    /// Value of the number.
     pub value: Known,
-    /// Whose it is, if it is not whose the finding is.
+    /// Owner of the number, if it is not the finding's.
     pub whose: Option<OwnerOrTarget>,
 }
 
 impl Finding {
-    /// What `value` says by the rule of `cause`; `None` if its interval reaches below the threshold, or if it cannot be: a share of
-    /// more than all.
+    /// Returns the finding of `value` by the rule of `cause`. `None` if its interval reaches below the
+    /// threshold, or if it is impossible: a share above the whole.
     fn of(cause: Cause, value: Known) -> Option<Self> {
         Self::by(cause.rule(), value)
     }
 
-    /// The same by this rule.
+    /// Returns the finding of `value` by this rule.
     fn by(rule: &'static Rule, value: Known) -> Option<Self> {
         let finding = Self {
             rule,
@@ -131,7 +135,7 @@ impl Finding {
         self
     }
 
-    /// Path of the cgroup that it is of.
+    /// Returns the path of the finding's cgroup.
     fn path(&self) -> Option<&[u8]> {
         match self.whose.as_ref()?.owner()? {
             Owner::Cgroup { path, .. } => Some(path.as_bytes()),
@@ -139,28 +143,28 @@ impl Finding {
         }
     }
 
-    /// How much there was of it.
+    /// Returns the amount by which findings of one rule are ordered.
     fn amount(&self) -> f64 {
         self.weight.unwrap_or_else(|| self.evidence.first().map_or(self.value, |evidence| evidence.value).low)
     }
 
-    /// Of a wait for a CPU, the share of the time that tasks could run for which others had that CPU, in per cent.
+    /// Returns the part of a wait's share for which others had the CPU, in per cent.
     fn lost_to_others(&self) -> f64 {
         self.value.estimate * (1.0 - self.own_part)
     }
 
-    /// It, and then what follows from it.
+    /// Returns the finding, and then those that follow from it.
     pub fn with_symptoms(&self) -> impl Iterator<Item = &Self> {
         std::iter::once(self).chain(&self.symptoms)
     }
 
-    /// What it rests on, by name.
+    /// Returns a number on which it rests, by name.
     pub fn evidence(&self, metric: &str) -> Option<&Evidence> {
         self.evidence.iter().find(|evidence| evidence.metric == metric)
     }
 }
 
-/// What stands out in the whole of a run: rules in their order, of each where there is most of it first.
+/// Returns the findings of the whole run: rules in their order, and for each rule the largest amount first.
 pub fn findings(header: &Header, report: &Report) -> Vec<Finding> {
     let mut found = Vec::new();
     if let Some((header, report)) = header.tasks.as_ref().zip(report.tasks.as_ref()) {
@@ -170,7 +174,7 @@ pub fn findings(header: &Header, report: &Report) -> Vec<Finding> {
     found.extend(report.io.iter().flat_map(io::findings));
     if let Some(tasks) = &report.tasks {
         let limited = io_limit::findings(&tasks.limits, report.io.as_ref(), tasks.length_ns);
-        // That nothing is done because of I/O is then the limit's doing.
+        // I/O pressure is then caused by the limit.
         let is_explained = |finding: &Finding| {
             finding.rule.cause == Cause::IoPressure
                 && limited.iter().any(|limit| limit.whose == finding.whose)
@@ -184,7 +188,7 @@ pub fn findings(header: &Header, report: &Report) -> Vec<Finding> {
     });
     let holds_another = above_another(&found);
     let mut kept: Vec<Finding> = Vec::new();
-    // The numbers of a cgroup hold what is below it, which tells more.
+    // A cgroup's numbers include those below it, which are more specific.
     for (finding, _) in found.into_iter().zip(holds_another).filter(|(_, is_above)| !is_above) {
         let alike = kept.iter().rev().take_while(|other| other.rule == finding.rule).count();
         if alike < MOST_OF_A_RULE {
@@ -194,7 +198,7 @@ pub fn findings(header: &Header, report: &Report) -> Vec<Finding> {
     explained::explain(kept)
 }
 
-/// Which findings are those of a cgroup above that of another one, by the same rule.
+/// Returns for each finding whether it is of a cgroup above that of another one, by the same rule.
 fn above_another(found: &[Finding]) -> Vec<bool> {
     let key = |finding: &Finding| (finding.rule.cause, finding.subject.clone());
     let mut above: BTreeMap<_, BTreeSet<&[u8]>> = BTreeMap::new();
@@ -205,13 +209,13 @@ fn above_another(found: &[Finding]) -> Vec<bool> {
     found.iter().map(is_above).collect()
 }
 
-/// `part / (part + rest)` in per cent, where `part` is exact.
+/// Returns `part / (part + rest)` in per cent, where `part` is exact.
 fn share_beside(part: f64, rest: &Known) -> Known {
     let of = |rest: f64| if part + rest > 0.0 { 100.0 * part / (part + rest) } else { 0.0 };
     Known { estimate: of(rest.estimate), low: of(rest.high), high: of(rest.low), ..*rest }
 }
 
-/// A count, which is exact, a second of `time`, which is in ns.
+/// Returns a count, which is exact, per second of `time`, which is in ns.
 fn rate(count: &Known, time: &Known) -> Known {
     let per = |count: f64, ns: f64| if ns > 0.0 { count / (ns / 1e9) } else { f64::INFINITY };
     Known {
@@ -223,13 +227,13 @@ fn rate(count: &Known, time: &Known) -> Known {
     }
 }
 
-/// CPU time of an owner that used at least so much of one CPU.
+/// Returns the CPU time of an owner, if it used more than this share of one CPU.
 fn busy<'o>(report: &TasksReport, owner: &'o OwnerReport, least: f64) -> Option<&'o Known> {
     let time = owner.value(&metric::CPU_TIME)?;
     (time.low > least * report.length_ns as f64).then_some(time)
 }
 
-/// A number that is known exactly.
+/// Returns a number that is known exactly.
 const fn exact(estimate: f64) -> Known {
     Known { estimate, low: estimate, high: estimate, coverage: 1.0, how: How::Counted }
 }

@@ -1,9 +1,11 @@
-//! Ordinary programs have no finding: ten recordings, each as it was and in fifty variations.
+//! Tests that ordinary programs have no finding: ten recordings, each as it was and in fifty variations.
 //!
-//! A variation is the recording with its ticks drawn again, with replacement (a bootstrap): as long, with the same things in it, as often
-//! as chance has them. So it says how near to a threshold chance brings a run of the same program on the same machine; of other machines
-//! it says nothing. The recordings are of `pmbpf run --redact -I 100ms -- chrt -f 10 PROGRAM` on a virtual machine of two CPUs that was busy
-//! otherwise; one of them (`starts`) was made twice, because what others did to it the first time was a finding:
+//! A variation is the recording with its ticks drawn again, with replacement (a bootstrap): of the same
+//! length, with the same contents at random frequencies. It shows how close to a threshold chance brings a
+//! run of the same program on the same machine. It does not cover other machines. The recordings are of
+//! `pmbpf run --redact -I 100ms -- chrt -f 10 PROGRAM` on a virtual machine of two CPUs that was busy
+//! otherwise. One of them (`starts`) was made twice, because the first time the effect of other work was a
+//! finding:
 //! - `sleeper`: `sleep 2`; `bursts`: `storms bursts 2`, a millisecond of work in ten
 //! - `lists`, `archive`, `searches`: `ls -R` and `tar` of /usr/share/doc, `grep -r` of /usr/include, with pauses
 //! - `writes`: 4 MB by `dd conv=fsync`, four times; `sorts`, `compresses`: pipes of `sort` and `gzip`
@@ -32,11 +34,11 @@ const PROGRAMS: [&str; 10] = [
 ];
 const VARIATIONS: usize = 50;
 
-/// A recorded run, by tick.
+/// Run that was recorded, by tick.
 struct Run {
     header: Header,
     ledger: Ledger,
-    /// Without what the kernel accounts of the whole run.
+    /// Intervals without what the kernel accounts for the whole run.
     ticks: Vec<Interval>,
     whole: Interval,
 }
@@ -52,12 +54,12 @@ impl Run {
         for cpu in ticks.iter_mut().flat_map(|tick| tick.cpus.values_mut()) {
             cpu.times = None;
         }
-        // The first is what there was before.
+        // The first tick is what there was before.
         ticks.remove(0);
         Self { header: recording.header, ledger, ticks, whole }
     }
 
-    /// The run with its ticks drawn again.
+    /// Returns the run with its ticks drawn again.
     fn varied(&self, random: &mut Random) -> Interval {
         let mut varied = Interval::default();
         let drawn: Vec<&Interval> =
@@ -70,7 +72,7 @@ impl Run {
         varied
     }
 
-    /// Names of what is found in an interval of it.
+    /// Returns the names of the findings in an interval of the run.
     fn findings(&self, interval: &Interval) -> Vec<&'static str> {
         let (header, of_tasks) = (&self.header, self.header.tasks.as_ref().unwrap());
         let tasks = Some(TasksReport::new(&header.machine, of_tasks, &self.ledger, interval, &[]));

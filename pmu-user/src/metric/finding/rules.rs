@@ -1,4 +1,4 @@
-//! The rules of findings: what is compared with which threshold, why that one, and what to try.
+//! Rules of findings: the number, its threshold, the reason for the threshold, and advice.
 
 #[cfg(test)]
 mod tests;
@@ -6,106 +6,111 @@ mod tests;
 use crate::{named::named, table::unit::Unit};
 
 named! {
-    /// What a finding says.
+    /// Cause that a finding reports.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     pub enum Cause {
         Steal = "steal", "The hypervisor gave CPUs to others.";
         Throttled = "throttled", "A limit of CPU time held a cgroup back.";
-        OomKill = "oom_kill", "The kernel ended processes for want of memory.";
+        OomKill = "oom_kill", "The kernel killed processes for lack of memory.";
         MemoryHigh = "memory_high", "A limit of memory slows tasks down.";
         IoLimited = "io_limited", "A limit of I/O holds a cgroup back.";
-        MemoryPressure = "memory_pressure", "Tasks stand still for memory.";
+        MemoryPressure = "memory_pressure", "Tasks are stalled on memory.";
         ForkStorm = "fork_storm", "Processes begin and end faster than they do work.";
         FaultStorm = "fault_storm", "Memory is mapped and touched over and over.";
         MigrationStorm = "migration_storm", "Tasks are moved from CPU to CPU.";
-        Interrupted = "interrupted", "Interrupt handlers have much of a task's time.";
+        Interrupted = "interrupted", "Interrupt handlers take much of a task's time.";
         Convoy = "convoy", "Threads wait for each other's locks.";
         CpuWait = "cpu_wait", "Tasks that could run had no CPU.";
         Masked = "masked", "Kernel code ran with interrupts masked.";
-        MaskedSpan = "masked_span", "Interrupts were masked for long at a stretch.";
-        BlockLatency = "block_latency", "A disk answers late.";
+        MaskedSpan = "masked_span", "Interrupts were masked for a long time at a stretch.";
+        BlockLatency = "block_latency", "A disk has a high latency.";
         BlockQueue = "block_queue", "Requests wait in the queue of a disk.";
-        DiskSaturated = "disk_saturated", "A disk has more to do than it can.";
-        IoPressure = "io_pressure", "Nothing is done because of I/O.";
-        PacketDrops = "packet_drops", "An interface throws packets away.";
-        Retransmits = "retransmits", "TCP sends segments again.";
-        ListenDrops = "listen_drops", "A server does not take its connections.";
-        Dram = "dram", "Memory moves nearly what it can.";
+        DiskSaturated = "disk_saturated", "A disk is saturated.";
+        IoPressure = "io_pressure", "All tasks are stalled on I/O.";
+        PacketDrops = "packet_drops", "An interface drops packets.";
+        Retransmits = "retransmits", "TCP retransmits segments.";
+        ListenDrops = "listen_drops", "A server does not accept its connections.";
+        Dram = "dram", "Memory is near its maximum bandwidth.";
         Upi = "upi", "A link between sockets is nearly full.";
         Link = "link", "A PCIe link is nearly full.";
         RemoteDevice = "remote_device", "A device uses the memory of another node.";
         Ddio = "ddio", "What devices write misses the last-level cache.";
         Iotlb = "iotlb", "The IOMMU walks page tables for devices.";
         Bottleneck = "bottleneck", "Slots of the pipeline are lost to one thing.";
-        HotFunction = "hot_function", "One function has much of the CPU time.";
-        HotStack = "hot_stack", "One call path has much of the CPU time.";
-        OwnersBeyond = "owners_beyond", "Owners beyond the room for rows share one.";
+        HotFunction = "hot_function", "One function takes much of the CPU time.";
+        HotStack = "hot_stack", "One call path takes much of the CPU time.";
+        OwnersBeyond = "owners_beyond", "Owners beyond the limit share one row.";
         SwitchesMissing = "switches_missing", "Switches were not seen.";
-        SamplesMissing = "samples_missing", "Samples did not come.";
+        SamplesMissing = "samples_missing", "Samples are missing.";
     }
 }
 
-/// A rule: a finding is a value whose whole interval is above the threshold.
+/// Rule of findings: a finding is a value with its whole interval above the threshold.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rule {
-    /// What is found.
+    /// Cause that is found.
     pub cause: Cause,
-    /// Name of the value that is compared; of a bottleneck, the metric's is taken.
+    /// Name of the number that is compared; for a bottleneck, the metric's name is used.
     pub metric: &'static str,
-    /// Unit of it and of the threshold.
+    /// Unit of the number and of the threshold.
     pub unit: Unit,
-    /// The threshold; of a bottleneck, the table's own holds and this is the least share of the slots.
+    /// Threshold of the rule; for a bottleneck, the table's own holds and this is the least share of the
+    /// slots.
     pub above: f64,
-    /// Why this threshold: where it is from.
+    /// Reason for this threshold, or its source.
     pub source: &'static str,
-    /// What to try, or which command to run.
+    /// Advice on what to try, or on which command to run.
     pub next: &'static str,
 }
 
-/// CPU time that an owner must have used, as a share of one CPU, before rates of its CPU time say anything.
+/// Minimum CPU time of an owner, as a share of one CPU, for rates of its CPU time to be meaningful.
 pub(super) const BUSY: f64 = 0.05;
-/// Time in ns below which a rate per second is what a program's start or end did at once: fork, execute, map, fault.
+/// Time in ns below which a rate per second reflects a program's start or end: fork, execute, map, fault.
 pub(super) const RATE_LEAST_NS: u64 = 100_000_000;
-/// Resolution in ns of the time that the hypervisor took from a CPU (proc_stat(5): `USER_HZ` is 100 everywhere).
+/// Resolution in ns of the time that the hypervisor took from a CPU (proc_stat(5): `USER_HZ` is 100
+/// everywhere).
 pub(super) const STEAL_STEP_NS: f64 = 1e7;
-/// Requests or waits below which a 99th percentile is one event's.
+/// Number of requests or waits below which a 99th percentile is one event's.
 pub(super) const TAIL_COUNT: u64 = 100;
-/// Moves between CPUs, as a share of the context switches, below which they are those of wake-ups.
+/// Number of migrations, as a share of the context switches, below which they are those of wake-ups.
 pub(super) const MOVES_LEAST: f64 = 0.25;
-/// Periods of a limit of CPU time before a share of them says anything.
+/// Minimum number of periods of a limit of CPU time for a share of them to be meaningful.
 pub(super) const PERIODS_LEAST: u64 = 10;
 /// p99 of the run-queue latency, in ns, below which waiting is that of a wake-up, not for a CPU in use.
 pub(super) const WAIT_TAIL_NS: f64 = 1e6;
-/// Of those who had a CPU that was waited for, so many are told.
+/// Maximum number of culprits that are reported.
 pub(super) const CULPRITS_TOLD: usize = 2;
-/// Share of the waits that all of these but the first must have had: less explains nothing.
+/// Share of the waits that all of these but the first must have had: less does not explain anything.
 pub(super) const CULPRIT_LEAST: f64 = 0.1;
-/// Share of the run for which tasks of an owner must have waited, all together: a pipe of five programs on two CPUs waits for half of it.
+/// Minimum wait of an owner's tasks, all together, as a share of the run: a pipe of five programs on two CPUs
+/// waits for half of it.
 pub(super) const WAIT_LEAST: f64 = 0.02;
-/// Time in ns for which tasks must have stood still before a share of the run says anything.
+/// Minimum time in ns for which tasks must have stalled for a share of the run to be meaningful.
 pub(super) const STALLED_LEAST_NS: f64 = 1e8;
-/// Requests in flight at the mean, below which a disk that is always busy may have one user who waits for each answer.
+/// Mean number of requests in flight below which a disk that is always busy may have one user that waits for
+/// each request.
 pub(super) const DEPTH_LEAST: f64 = 4.0;
-/// Packets that must have been thrown away, or segments sent again.
+/// Minimum number of packets that were dropped, or segments that were retransmitted.
 pub(super) const PACKETS_LEAST: f64 = 100.0;
-/// Samples that a hot function must have.
+/// Minimum number of samples of a hot function.
 pub(super) const HOT_SAMPLES: u64 = 50;
 /// MB/s of devices below which shares of their traffic cost nothing.
 pub(super) const TRAFFIC_LEAST: f64 = 1000.0;
 /// Translations a second, in millions, below which those that miss cost nothing.
 pub(super) const TRANSLATIONS_LEAST: f64 = 1.0;
 
-/// Threads that waited for a lock at the mean, over the run, below which it holds up next to nothing.
+/// Mean number of threads waiting for a lock, over the run, below which it delays next to nothing.
 pub(super) const LOCK_LEAST: f64 = 0.1;
-/// Waits for locks below which their time is that of one or two.
+/// Number of waits for locks below which their time is that of one or two.
 pub(super) const LOCK_WAITS_LEAST: u64 = 20;
-/// Page faults that a program may take to start: an interpreter takes some thousand.
+/// Number of page faults that a program may take to start: an interpreter takes some thousand.
 pub(super) const FAULTS_OF_A_START: u64 = 5000;
-/// Against page faults.
-pub(super) const FAULT_NEXT: &str = "see who faults (`-e page-faults --stacks`); keep memory instead of giving it back (malloc's trim and \
+/// Advice against page faults.
+pub(super) const FAULT_NEXT: &str = "see which code faults (`-e page-faults --stacks`); keep memory instead of giving it back (malloc's trim and \
                                      mmap thresholds), or use huge pages";
 
-/// All rules, in the order of findings: what makes others slow before what is slow, and what is only to be known last.
+/// Rules in the order of findings: first what slows others down, then what is slow, last what is only
+/// informative.
 pub static RULES: [Rule; Cause::ALL.len()] = [
     Rule {
         cause: Cause::Steal,
@@ -128,7 +133,7 @@ pub static RULES: [Rule; Cause::ALL.len()] = [
         metric: "memory.oom_kills",
         unit: Unit::Counts,
         above: 0.5,
-        source: "one is one too many: a process was ended in the middle of what it did",
+        source: "any OOM kill is reported",
         next: "raise memory.max (the container's memory limit), or see in the kernel's log (`dmesg`) what was so large",
     },
     Rule {
@@ -136,7 +141,7 @@ pub static RULES: [Rule; Cause::ALL.len()] = [
         metric: "memory.high_events",
         unit: Unit::Counts,
         above: 100.0,
-        source: "each time a task that wants memory must take some back first; a hundred times in a run are no accident",
+        source: "each time a task must reclaim memory before it gets any; a hundred times in a run are systematic",
         next: "raise memory.high, or look for what takes the memory",
     },
     Rule {
@@ -152,8 +157,8 @@ pub static RULES: [Rule; Cause::ALL.len()] = [
         metric: "pressure.memory.some",
         unit: Unit::Percent,
         above: 10.0,
-        source: "a task stands still for memory one part in ten of the time; with memory enough it is next to nothing",
-        next: "give it more memory (memory.high, memory.max), or look for what takes it; `major` under OWNERS has who reads pages back",
+        source: "a task is stalled on memory a tenth of the time; with enough memory it is close to 0",
+        next: "give it more memory (memory.high, memory.max), or look for what takes it; `major` under OWNERS shows the owners that read pages back",
     },
     Rule {
         cause: Cause::ForkStorm,
@@ -161,7 +166,7 @@ pub static RULES: [Rule; Cause::ALL.len()] = [
         unit: Unit::PerSecond,
         above: 200.0,
         source: "a process costs about 1 ms of CPU time to fork, execute and end: above it a fifth of a CPU goes there",
-        next: "find who starts them (`pmbpf run --by comm --stacks`) and keep one process instead",
+        next: "find what starts them (`pmbpf run --by comm --stacks`) and keep one process instead",
     },
     Rule {
         cause: Cause::FaultStorm,
@@ -202,7 +207,7 @@ pub static RULES: [Rule; Cause::ALL.len()] = [
         unit: Unit::Percent,
         above: 20.0,
         source: "above a fifth of the time that they could run, tasks take a quarter longer than on free CPUs",
-        next: "give it more CPU (cpu.weight, fewer neighbours, more CPUs), or see who runs there: `pmbpf run -a --by cgroup`",
+        next: "give it more CPU (cpu.weight, fewer neighbours, more CPUs), or see what runs there: `pmbpf run -a --by cgroup`",
     },
     Rule {
         cause: Cause::Masked,
@@ -218,14 +223,14 @@ pub static RULES: [Rule; Cause::ALL.len()] = [
         unit: Unit::Ns,
         above: 1e7,
         source: "ten ticks of a kernel with HZ=1000: nothing else got the CPU for so long",
-        next: "the code that let interrupts in again is named; see who called it in the gap's stack (`--json`)",
+        next: "the code that let interrupts in again is named; the gap's stack (`--json`) has its callers",
     },
     Rule {
         cause: Cause::BlockLatency,
         metric: "block.latency.p99",
         unit: Unit::Ns,
         above: 5e7,
-        source: "a disk that seeks answers in 10 to 20 ms, one of flash in less than 1 ms",
+        source: "a hard disk responds in 10 to 20 ms, flash in less than 1 ms",
         next: "see whose requests they are (`pmbpf io --group-by`), and whether the device is slow alone or by their number",
     },
     Rule {
@@ -233,8 +238,8 @@ pub static RULES: [Rule; Cause::ALL.len()] = [
         metric: "block.queue.p99",
         unit: Unit::Ns,
         above: 5e7,
-        source: "so long in the kernel's queue, before the device has the request at all",
-        next: "see who fills the queue (`pmbpf io --group-by`); limit it (io.max, io.weight) or try another I/O scheduler",
+        source: "so long in the kernel's queue, before the device gets the request",
+        next: "see which owners fill the queue (`pmbpf io --group-by`); limit it (io.max, io.weight) or try another I/O scheduler",
     },
     Rule {
         cause: Cause::DiskSaturated,
@@ -249,7 +254,7 @@ pub static RULES: [Rule; Cause::ALL.len()] = [
         metric: "pressure.io.full",
         unit: Unit::Percent,
         above: 50.0,
-        source: "half of the time no task did anything, because all that had something to do waited for I/O",
+        source: "half of the time no task ran, because all non-idle tasks waited for I/O",
         next: "see which disk and whose requests (`pmbpf run --io`); more memory for the page cache, more requests at a time, a faster disk",
     },
     Rule {
@@ -273,7 +278,7 @@ pub static RULES: [Rule; Cause::ALL.len()] = [
         metric: "net.tcp_listen_drops",
         unit: Unit::Connections,
         above: 10.0,
-        source: "each costs its client a second, the first time-out of a connection; more than a few are no accident",
+        source: "each costs its client a second, the first time-out of a connection; more than a few are systematic",
         next: "a longer backlog (listen(2), net.core.somaxconn), or a server that accepts sooner: does it wait for a CPU?",
     },
     Rule {
@@ -337,8 +342,8 @@ pub static RULES: [Rule; Cause::ALL.len()] = [
         metric: "hot_share",
         unit: Unit::Percent,
         above: 30.0,
-        source: "nearly a third of the time: whatever is gained there is gained at all",
-        next: "see who calls it (`--stacks`) and which lines it is in (`pmbpf report --annotate`)",
+        source: "nearly a third of the time: a speedup there is felt overall",
+        next: "see its callers (`--stacks`) and which lines it is in (`pmbpf report --annotate`)",
     },
     Rule {
         cause: Cause::HotStack,
@@ -354,7 +359,7 @@ pub static RULES: [Rule; Cause::ALL.len()] = [
         unit: Unit::Percent,
         above: 5.0,
         source: "one part in twenty of the CPU time has no name",
-        next: "`--max-owners` keeps more apart, `--by comm` or `--by cgroup` needs fewer",
+        next: "`--max-owners` tracks more, `--by comm` or `--by cgroup` needs fewer",
     },
     Rule {
         cause: Cause::SwitchesMissing,
@@ -369,13 +374,13 @@ pub static RULES: [Rule; Cause::ALL.len()] = [
         metric: "samples_missing_share",
         unit: Unit::Percent,
         above: 50.0,
-        source: "shares of functions are of what came, and fewer than half of the samples did",
+        source: "shares of functions rest on the samples that arrived, fewer than half",
         next: "QUALITY says why; another event or a lower `--frequency` may be delivered",
     },
 ];
 
 impl Cause {
-    /// Its rule.
+    /// Returns the rule of the cause.
     pub fn rule(self) -> &'static Rule {
         &RULES[self as usize]
     }

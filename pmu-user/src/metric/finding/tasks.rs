@@ -1,4 +1,4 @@
-//! Findings of tasks.
+//! Findings on tasks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,7 +28,7 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// What stands out, in no order.
+/// Returns the findings, in no order.
 pub(super) fn findings(header: &TasksHeader, report: &TasksReport) -> Vec<Finding> {
     let mut found: Vec<Finding> = each_owner(report, fault_storm);
     found.extend(each_owner(report, convoy));
@@ -46,7 +46,7 @@ pub(super) fn findings(header: &TasksHeader, report: &TasksReport) -> Vec<Findin
     found
 }
 
-/// What a rule says of the owners, or of all together where it holds for none of them alone.
+/// Returns the findings of a rule on the owners, or on all together where it holds for none of them alone.
 fn each_owner(
     report: &TasksReport,
     rule: impl Fn(&TasksReport, &OwnerReport) -> Option<Finding>,
@@ -55,7 +55,7 @@ fn each_owner(
     if found.is_empty() { rule(report, &report.total).into_iter().collect() } else { found }
 }
 
-/// How often something happened to an owner in a second of its CPU time.
+/// Returns the finding on an event's rate, per second of an owner's CPU time.
 fn storm(report: &TasksReport, owner: &OwnerReport, cause: Cause, of: &Metric) -> Option<Finding> {
     let (time, count) = (busy(report, owner, BUSY)?, owner.value(of)?);
     if time.low < RATE_LEAST_NS as f64 {
@@ -65,7 +65,8 @@ fn storm(report: &TasksReport, owner: &OwnerReport, cause: Cause, of: &Metric) -
     Some(finding.resting_on(of.name, of.unit, *count).resting_on(metric::CPU_TIME.name, Unit::Ns, *time))
 }
 
-/// A task that waits often is moved at many wake-ups, for little: only moves that come with every few switches are a storm.
+/// Returns the finding on migrations. A task that waits often is moved at many wake-ups, at little cost. Only
+/// moves that come with every few switches are a storm.
 fn migration_storm(report: &TasksReport, owner: &OwnerReport) -> Option<Finding> {
     let (moves, switches) = (owner.value(&metric::MIGRATIONS)?, owner.value(&metric::CONTEXT_SWITCHES)?);
     if moves.low < MOVES_LEAST * switches.high {
@@ -74,7 +75,8 @@ fn migration_storm(report: &TasksReport, owner: &OwnerReport) -> Option<Finding>
     storm(report, owner, Cause::MigrationStorm, &metric::MIGRATIONS)
 }
 
-/// Time of interrupt handlers while an owner's tasks had a CPU, with the handler that had most time on all CPUs.
+/// Returns the finding on the time of interrupt handlers while an owner's tasks had a CPU. It names the
+/// handler that had most time on all CPUs.
 fn interrupted(report: &TasksReport, owner: &OwnerReport) -> Option<Finding> {
     let (time, taken) = (busy(report, owner, BUSY)?, owner.value(&metric::INTERRUPTS_TIME)?);
     if time.low < RATE_LEAST_NS as f64 {
@@ -87,12 +89,12 @@ fn interrupted(report: &TasksReport, owner: &OwnerReport) -> Option<Finding> {
     Some(finding.resting_on(metric::INTERRUPTS_TIME.name, Unit::Ns, *taken))
 }
 
-/// What the hypervisor took, where all CPU time is accounted for.
+/// Returns the finding on stolen time, where all CPU time is accounted for.
 fn steal(report: &TasksReport) -> Option<Finding> {
     let books = report.quality.books.as_ref()?;
     let stolen = books.told_stolen_ns? as f64;
     let cpus = books.time.wall_ns as f64 / report.length_ns.max(1) as f64;
-    // Each CPU's time comes in steps, and its part of one that it had before may be in the first.
+    // The time of each CPU comes in steps, and the first step may include a part from before.
     let stolen = Known { low: (stolen - cpus * STEAL_STEP_NS).max(0.0), ..exact(stolen) };
     Some(Finding::of(Cause::Steal, stolen.times(100.0 / books.time.wall_ns.max(1) as f64))?.resting_on(
         "stolen_time",
@@ -101,7 +103,8 @@ fn steal(report: &TasksReport) -> Option<Finding> {
     ))
 }
 
-/// Blind time, as a share of the CPU time in which it could have been. Gaps that surely were masked are a part of it that is known.
+/// Returns the finding on blind time, as a share of the CPU time in which it could have occurred. Gaps that
+/// were certainly masked are a lower bound.
 fn masked(header: &TasksHeader, report: &TasksReport) -> Option<Finding> {
     let masked = report.blind.masked();
     let time = masked.time.known()?;
@@ -115,8 +118,8 @@ fn masked(header: &TasksHeader, report: &TasksReport) -> Option<Finding> {
     Some(if all { finding } else { finding.of_whom(&OwnerOrTarget::Target) })
 }
 
-/// Gaps of the target that nothing else explains. A timer was due at the beginning of its gap at the earliest, so a gap is at least as
-/// long as its timer was late.
+/// Returns the gaps of the target that only masking explains. A timer was due when its gap began at the
+/// earliest, so a gap is at least as long as its timer was late.
 fn sure_gaps(report: &TasksReport) -> impl Iterator<Item = &GapReport> {
     report.blind.gaps.iter().filter(|gap| gap.class == BlindClass::Masked)
 }
@@ -125,7 +128,7 @@ fn longest(report: &TasksReport) -> Option<&GapReport> {
     sure_gaps(report).max_by_key(|gap| gap.gap.row.late_ns)
 }
 
-/// The longest gap.
+/// Returns the finding on the longest gap.
 fn masked_span(report: &TasksReport) -> Option<Finding> {
     let longest = longest(report)?;
     let late = exact(longest.gap.row.late_ns as f64);
@@ -136,7 +139,7 @@ fn masked_span(report: &TasksReport) -> Option<Finding> {
     })
 }
 
-/// Where slots are lost: of the target, and of owners that differ from it.
+/// Returns the findings on lost slots: of the target, and of owners that differ from it.
 fn bottlenecks(report: &TasksReport, topdown: &TopDown) -> Vec<Finding> {
     let mut paths: BTreeSet<&[u32]> = BTreeSet::new();
     let mut found = Vec::new();
@@ -149,7 +152,7 @@ fn bottlenecks(report: &TasksReport, topdown: &TopDown) -> Vec<Finding> {
         };
         let path = &tree.path[..tree.sure];
         let Some(time) = owner.and_then(|owner| busy(report, owner, BUSY)) else { continue };
-        // Of its time, what it had on these cores.
+        // Part of its time that it had on these cores.
         let share =
             tree.time_share.as_ref().and_then(Value::known).map_or(1.0, |share| share.estimate / 100.0);
         let time = time.times(share);
@@ -164,7 +167,7 @@ fn bottlenecks(report: &TasksReport, topdown: &TopDown) -> Vec<Finding> {
     found
 }
 
-/// The node at the end of a path; doing useful work is no bottleneck.
+/// Returns the finding on the node at the end of a path; useful work is not a bottleneck.
 fn bottleneck(topdown: &TopDown, nodes: &[Node], path: &[u32]) -> Option<Finding> {
     let shape = |index: &u32| topdown.shapes.iter().find(|shape| shape.index == *index);
     let shapes: Vec<_> = path.iter().filter_map(shape).collect();
@@ -186,7 +189,7 @@ fn bottleneck(topdown: &TopDown, nodes: &[Node], path: &[u32]) -> Option<Finding
     )
 }
 
-/// The function that most samples hit, if the target kept a CPU in use.
+/// Returns the finding on the function that most samples hit, if the target kept a CPU in use.
 fn hot_function(report: &TasksReport) -> Option<Finding> {
     let most = report.functions.iter().filter(|function| function.hot.frame != Frame::Rest);
     let most = most.max_by(|a, b| a.hot.share.estimate.total_cmp(&b.hot.share.estimate))?;
@@ -202,7 +205,7 @@ fn hot_function(report: &TasksReport) -> Option<Finding> {
     Some(finding.resting_on(metric::SAMPLES.name, Unit::Samples, exact(hot.samples as f64)))
 }
 
-/// Whose something is: the owner's, where it is one, else the target's.
+/// Returns the owner, where there is only one, else the target.
 fn of_one_or_all<'a>(mut owners: impl Iterator<Item = &'a Owner>) -> OwnerOrTarget {
     match (owners.next(), owners.next()) {
         (Some(one), None) => OwnerOrTarget::Owner(one.clone()),
@@ -210,7 +213,7 @@ fn of_one_or_all<'a>(mut owners: impl Iterator<Item = &'a Owner>) -> OwnerOrTarg
     }
 }
 
-/// What code is called, and the file that it is in.
+/// Returns the name of code, and the file that contains it.
 fn named(frame: &Frame) -> Option<(Untrusted, Option<Untrusted>)> {
     let at = |address: &u64| Untrusted::from(format!("{address:#x}"));
     Some(match frame {
@@ -221,7 +224,8 @@ fn named(frame: &Frame) -> Option<(Untrusted, Option<Untrusted>)> {
     })
 }
 
-/// The call path that most samples hit, where no function alone is hot; named by its innermost calls.
+/// Returns the finding on the call path that most samples hit, where no function alone is hot. Its innermost
+/// calls name it.
 fn hot_stack(report: &TasksReport) -> Option<Finding> {
     const NAMED: usize = 3;
     let hot = report.hottest_stack()?;
@@ -237,7 +241,7 @@ fn hot_stack(report: &TasksReport) -> Option<Finding> {
     Some(finding.resting_on(metric::SAMPLES.name, Unit::Samples, exact(samples as f64)))
 }
 
-/// CPU time of owners that share one row because there were too many.
+/// Returns the finding on the CPU time of owners that share one row because there were too many.
 fn owners_beyond(report: &TasksReport) -> Option<Finding> {
     let other = report.owners.iter().find(|owner| owner.who == OwnerOrTarget::Owner(Owner::Other))?;
     let (time, all) = (other.value(&metric::CPU_TIME)?, report.total.value(&metric::CPU_TIME)?);
@@ -245,8 +249,9 @@ fn owners_beyond(report: &TasksReport) -> Option<Finding> {
     Some(Finding::of(Cause::OwnersBeyond, share)?.resting_on(metric::CPU_TIME.name, Unit::Ns, *time))
 }
 
-/// Samples of the first event that did not come, as a share of those expected. How many come to a target is chance as well, and what it does
-/// may go with the beat of the timer that samples: no more of its samples are missing than of all that ran.
+/// Returns the missing samples of the first event, as a share of those expected. The number that hits a
+/// target is also subject to chance, and its work may be in step with the sampling timer. At most as many of
+/// its samples are missing as of all that ran.
 fn samples_missing(quality: &Quality) -> Option<Known> {
     let coverage = quality.sample_coverages().next()?;
     let all = quality.samples.first().map(|of| (of.seen, of.expected));
@@ -262,7 +267,7 @@ fn samples_missing(quality: &Quality) -> Option<Known> {
     Some(Known { low, high, how: How::Sampled, ..exact(share(0.0)) })
 }
 
-/// Events that never arrived.
+/// Returns the findings on events that never arrived.
 fn missing(report: &TasksReport) -> Vec<Finding> {
     let quality = &report.quality;
     let without = |coverage: f64| Known { how: How::Sampled, ..exact(100.0 * (1.0 - coverage)) };

@@ -1,4 +1,4 @@
-//! What is found, and what is not, of reports.
+//! Tests of what is found, and what is not, in reports.
 
 use super::{Cause, Finding, Known, exact, findings, rate, share_beside};
 use crate::{
@@ -60,7 +60,7 @@ fn row(subject: Subject, metric: metric::Metric, value: Value) -> Row {
     Row { subject, metric, unit, value, distribution: None, label: Label::System, note: None }
 }
 
-/// Requests of which all but a few took a millisecond.
+/// Returns requests, of which all but `slow` took a millisecond.
 fn requests(subject: Subject, slow: u32, slow_ns: u64) -> Row {
     use pmu_common::histogram::BLOCK;
     let at = |ns: u64| BLOCK.bucket_of(ns) as u16;

@@ -1,4 +1,4 @@
-//! Waits for a CPU, and who had it meanwhile.
+//! Waits for a CPU, and the culprits that had it.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,8 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// Waiting for a CPU, as a share of the time in which its tasks could run; with whoever else used CPUs most.
+/// Returns the finding on waits for a CPU, as a share of the time in which the owner's tasks could run. It
+/// names the culprits, or the largest other user of CPUs.
 pub(super) fn cpu_wait(header: &TasksHeader, report: &TasksReport, owner: &OwnerReport) -> Option<Finding> {
     let (time, waits) = (owner.value(&metric::CPU_TIME)?, owner.waits.as_ref().ok()?);
     let tail = waits.quantile(0.99);
@@ -31,8 +32,9 @@ pub(super) fn cpu_wait(header: &TasksHeader, report: &TasksReport, owner: &Owner
         .resting_on("runqueue_latency.p99", Unit::Ns, tail)
         .resting_on(metric::CPU_TIME.name, Unit::Ns, *time);
     finding.own_part = own_part(report, owner);
-    // What is lost to others, by how much of the owner's work that is: a batch job that waits for itself loses as much as the server beside it
-    // that waits for the batch job, and a daemon that wakes up for a moment loses all of next to nothing.
+    // Weight: the time lost to others, times its share of the time that the owner could run. A batch job that
+    // waits for itself loses as much as the server next to it that waits for the batch job. A daemon that
+    // wakes up for a moment loses all of next to nothing.
     let lost = waited.estimate * (1.0 - finding.own_part);
     finding.weight = Some(lost * lost / (waited.estimate + time.estimate).max(1.0));
     let culprits = culprits(report, owner);
@@ -43,7 +45,8 @@ pub(super) fn cpu_wait(header: &TasksHeader, report: &TasksReport, owner: &Owner
     Some(finding)
 }
 
-/// Is a culprit the owner that waited, or what is below it? Of all that is counted together, every owner is.
+/// Returns whether a culprit is the owner that waited, or is below it. For the target as a whole, every owner
+/// is.
 fn is_own(owner: &OwnerReport, culprit: &Owner) -> bool {
     match (culprit, owner.who.owner()) {
         (Owner::Cgroup { path, .. }, Some(Owner::Cgroup { path: own, .. })) => {
@@ -53,7 +56,7 @@ fn is_own(owner: &OwnerReport, culprit: &Owner) -> bool {
     }
 }
 
-/// Which part of an owner's waits its own tasks had the CPU for.
+/// Returns the part of an owner's waits for which its own tasks had the CPU.
 fn own_part(report: &TasksReport, owner: &OwnerReport) -> f64 {
     let waited = report.waited_by_program();
     let Some(waited) = waited.iter().find(|waited| waited.who == owner.who) else { return 0.0 };
@@ -64,8 +67,9 @@ fn own_part(report: &TasksReport, owner: &OwnerReport) -> f64 {
     own.map(|charge| charge.share).sum::<f64>().min(1.0)
 }
 
-/// Who had the CPUs for longest while an owner waited for them: itself with what is below it, others that are counted, or whoever is not
-/// (of nobody). The next one, too, where that had enough of it.
+/// Returns the culprits that had the CPUs for longest while an owner waited: itself with those below it,
+/// others that are counted, or tasks that are not (owner `None`). The next one follows where its part was
+/// large enough.
 fn culprits(report: &TasksReport, owner: &OwnerReport) -> Vec<Evidence> {
     let waited = report.waited_by_program();
     let Some(waited) = waited.iter().find(|waited| waited.who == owner.who) else { return Vec::new() };
@@ -94,9 +98,9 @@ fn culprits(report: &TasksReport, owner: &OwnerReport) -> Vec<Evidence> {
     had.into_iter().enumerate().take(CULPRITS_TOLD).filter(is_told).map(evidence).collect()
 }
 
-/// Whoever used most CPU time beside an owner.
+/// Returns the largest user of CPU time other than an owner.
 fn neighbour(header: &TasksHeader, report: &TasksReport, owner: &OwnerReport) -> Option<Evidence> {
-    // Of a target, others are not counted; and a cgroup's row holds what is below it.
+    // For a target, others are not counted. A cgroup's row includes those below it.
     let is_beside = |other: &&OwnerReport| match (&other.who, &owner.who) {
         (
             OwnerOrTarget::Owner(Owner::Cgroup { path, .. }),
@@ -107,14 +111,14 @@ fn neighbour(header: &TasksHeader, report: &TasksReport, owner: &OwnerReport) ->
     if header.plan.target != Target::System {
         return None;
     }
-    // Owners come with most CPU time first.
+    // Owners are ordered by CPU time, most first.
     let mut others = report.by_program().iter().filter(is_beside);
     let (other, time) = others.find_map(|other| Some((other, *other.value(&metric::CPU_TIME)?)))?;
     let whose = Some(other.who.clone());
     Some(Evidence { metric: metric::CPU_TIME.name.to_owned(), unit: Unit::Ns, value: time, whose })
 }
 
-/// Is the first path of a cgroup above the second?
+/// Returns whether the first path of a cgroup is above the second.
 pub(super) fn is_above(above: &Untrusted, path: &Untrusted) -> bool {
     ancestors(path.as_bytes()).any(|one| one == above.as_bytes())
 }
@@ -137,7 +141,7 @@ mod tests {
         Owner::cgroup(id, Untrusted::from(path))
     }
 
-    /// Whom a finding names of those who had the CPU while `/web` waited 1000 ns, and for how long.
+    /// Returns the culprits that a finding names where `/web` waited 1000 ns, and their times.
     fn told(charges: &[(Culprit, u64)]) -> Vec<(Option<Owner>, f64)> {
         let (header, ledger, interval) = with_late_ticks(Target::System, 1, 0);
         let mut report = TasksReport::new(&machine(), &header, &ledger, &interval, &[]);

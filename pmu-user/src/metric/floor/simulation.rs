@@ -1,5 +1,6 @@
-//! A virtual machine whose hypervisor withholds its CPUs without reporting stolen time, tick by tick: what ticks then find, as the
-//! programs count it, and whether the interval holds what was masked.
+//! Simulation, tick by tick, of a virtual machine with a hypervisor that withholds its CPUs without reporting
+//! stolen time. It yields what ticks find, as the programs count it, and whether the interval contains the
+//! masked time.
 
 use pmu_common::gap::{self, LATENESS_NS, tick_instants};
 
@@ -9,22 +10,22 @@ use crate::metric::testing::Random;
 const PERIOD_NS: f64 = 4e6;
 const LEAST_NS: u64 = 50_000;
 const RUN_NS: f64 = 5e9;
-/// Of the ticks that nothing masked, those that find the kernel, and of these, those where it lets interrupts in.
+/// Share of the unmasked ticks that find the kernel, and share of these where it enables interrupts.
 const IN_KERNEL: f64 = 0.3;
 const AT_ENABLE: f64 = 0.05;
 
-/// What happens in a run, in ns of the CPU's own time from one to the next, and how long that lasts.
+/// Parameters of a run: mean distances of events in ns of the CPU's own time, and their durations.
 #[derive(Clone, Copy, Debug)]
 struct Scene {
-    /// How often the kernel masks interrupts, on the first of two CPUs.
+    /// Mean time between masked spans of the kernel, on the first of two CPUs.
     masks_every_ns: f64,
     masks_ns: (f64, f64),
-    /// Share of the time in which the hypervisor runs something else, and for how long at a time on average.
+    /// Share of the time in which the hypervisor runs something else, and mean length of such a span.
     withheld: f64,
     withheld_ns: f64,
 }
 
-/// What a tick finds.
+/// Code that a tick finds.
 #[derive(Clone, Copy, PartialEq)]
 enum Found {
     User,
@@ -69,7 +70,7 @@ impl Ticks {
         }
     }
 
-    /// What the report makes of them, in instants.
+    /// Returns the result of the report for them, in instants.
     fn masked(mut self) -> Instants {
         let (late, sure) = (self.kernel.late, self.kernel.sure);
         self.floor.elsewhere_late = late.ticks - sure.ticks;
@@ -79,17 +80,17 @@ impl Ticks {
     }
 }
 
-/// One CPU, at `now_ns`.
+/// State of one CPU, at `now_ns`.
 struct Cpu<'r> {
     random: &'r mut Random,
     now_ns: f64,
     tick_ns: f64,
-    /// Its own time until the hypervisor runs something else.
+    /// Remaining own time until the hypervisor runs something else.
     withheld_in_ns: f64,
 }
 
 impl Cpu<'_> {
-    /// Every instant until now is over: the first is the late tick's.
+    /// Delivers a tick if it is due: every instant until now is over, and the first is the late tick's.
     fn tick(&mut self, ticks: &mut Ticks, unmasked: Option<Found>) {
         if self.tick_ns > self.now_ns {
             return;
@@ -114,7 +115,7 @@ impl Cpu<'_> {
         self.next_withheld(scene);
     }
 
-    /// Masks interrupts until so much time is over, whoever had it.
+    /// Masks interrupts until a random time is over, including time that the hypervisor took.
     fn mask(&mut self, scene: &Scene, ticks: &mut Ticks) {
         let began_ns = self.now_ns;
         let end_ns = began_ns + self.random.between(scene.masks_ns.0, scene.masks_ns.1);

@@ -1,4 +1,4 @@
-//! What is masked, beside what delays ticks of users as well.
+//! Tests of masked time in the presence of delays that also affect ticks in user code.
 
 use super::{FLOOR_MAX, Floor, InKernel, Instants, Late};
 use crate::metric::testing::Random;
@@ -8,7 +8,7 @@ fn late(ticks: u64) -> Late {
     Late { ticks, instants: ticks, lateness: 0.0 }
 }
 
-/// So many ticks in the kernel, of which some came late where it lets interrupts in, and some elsewhere.
+/// Returns ticks in the kernel, of which some were late where it enables interrupts, and some elsewhere.
 fn in_kernel(ticks: u64, sure: u64, elsewhere: u64) -> InKernel {
     InKernel { ticks, late: late(sure + elsewhere), sure: late(sure), sure_on_time: 0 }
 }
@@ -17,7 +17,7 @@ fn floor(user_ticks: u64, late_ticks: u64) -> Floor {
     Floor { user_ticks, late_ticks, instants: late_ticks, ..Floor::default() }
 }
 
-/// A floor of ticks that tell where the kernel lets interrupts in.
+/// Returns a floor of ticks that report where the kernel enables interrupts.
 fn telling(user_ticks: u64, late_ticks: u64) -> Floor {
     Floor { enable_on_time: 1, ..floor(user_ticks, late_ticks) }
 }
@@ -50,7 +50,7 @@ fn what_is_above_the_floor_is_masked() {
 
 #[test]
 fn what_a_floor_delays_are_the_ticks_that_nothing_masked() {
-    // Nine in ten of the kernel's ticks were masked; of the others as many are late as of users: half.
+    // Nine in ten of the kernel's ticks were masked. Of the others as many are late as of user ticks: half.
     let masked = above(Some(&floor(1_000, 500)), false, &in_kernel(1_000, 900, 50));
     assert!((masked.estimate - 900.0).abs() < 1.0, "{masked:?}");
 }
@@ -64,12 +64,12 @@ fn an_unknown_floor_may_be_all_of_it() {
 #[test]
 fn in_a_guest_only_what_is_sure_is_told_from_the_hypervisor() {
     let of_guest = |sure| above(Some(&telling(1_000, 0)), true, &in_kernel(500, sure, 100 - sure));
-    // What is not sure says how much it is at the most.
+    // Ticks that are not certain only bound the result from above.
     assert!(of_guest(0).estimate == 0.0 && of_guest(0).high > 100.0, "{:?}", of_guest(0));
     assert!((30.0..40.0).contains(&of_guest(50).low) && of_guest(50).estimate == 50.0, "{:?}", of_guest(50));
     let bare = above(Some(&floor(1_000, 0)), false, &in_kernel(500, 0, 100));
     assert!(bare.low > 75.0, "{bare:?}");
-    // Where ticks do not tell, all may be.
+    // Where ticks do not report the place, all of them may be masked.
     let found = InKernel { late: Late { ticks: 1, instants: 3, lateness: 0.0 }, ..in_kernel(12, 0, 1) };
     let one = above(Some(&floor(1_187, 0)), true, &found);
     assert!(one.low == 0.0 && one.estimate == 3.0, "{one:?}");
@@ -90,8 +90,8 @@ fn a_floor_of_few_ticks_is_known_badly() {
     assert!(low == 0.0 && high > 30.0, "{low} to {high}");
 }
 
-/// Share of runs of `spans` masked spans, of which `shortest` to `longest` periods of the tick last, whose interval holds what they
-/// were.
+/// Returns the share of runs with an interval that contains the masked time. A run has `spans` masked spans,
+/// which last `shortest` to `longest` periods of the tick.
 fn coverage(random: &mut Random, spans: u32, shortest: f64, longest: f64) -> f64 {
     let (runs, least_ns, period_ns) = (4_000, 50_000, 4_000_000);
     let covered = (0..runs).filter(|_| {
@@ -130,7 +130,7 @@ fn the_interval_is_as_wide_as_spans_of_any_length_make_it() {
         let covered = coverage(&mut random, spans, shortest, longest);
         assert!((0.92..0.975).contains(&covered), "{spans} of {shortest} to {longest}: {covered}");
     }
-    // Where few ticks are late, it is wider than it need be.
+    // Where few ticks are late, it is wider than necessary.
     for (spans, shortest, longest) in [(10, 0.3, 0.6), (10, 0.9, 0.95), (4, 0.5, 0.5)] {
         let covered = coverage(&mut random, spans, shortest, longest);
         assert!(covered > 0.96, "{spans} of {shortest} to {longest}: {covered}");
@@ -162,7 +162,8 @@ fn without_a_hypervisor_the_higher_of_two_lower_bounds_holds() {
             held(above(Some(&floor), false, &found), masked)
         });
         let covered = f64::from(u32::try_from(covered.count()).unwrap()) / f64::from(runs);
-        // Each of the two lower bounds misses it once in forty runs, and so does the upper one: 0.933 where the two go together least.
+        // Each of the two lower bounds misses it once in forty runs, and so does the upper one: 0.933 where
+        // the two are least correlated.
         assert!((0.925..0.985).contains(&covered), "{masked} beside {share} of {at_enable}: {covered}");
     }
 }
@@ -178,7 +179,7 @@ fn what_a_hypervisor_delays_where_the_kernel_unmasks_is_not_sure() {
             let floor = telling(user_ticks, random.poisson(share * user_ticks as f64));
             let delayed = random.poisson(share * at_enable as f64);
             let sure = random.poisson(masked) + delayed;
-            // As many again came late elsewhere in the kernel.
+            // As many again were late elsewhere in the kernel.
             let found =
                 InKernel { sure_on_time: at_enable - delayed, ..in_kernel(10 * at_enable, sure, sure) };
             above(Some(&floor), true, &found).low <= masked
@@ -186,7 +187,7 @@ fn what_a_hypervisor_delays_where_the_kernel_unmasks_is_not_sure() {
         let covered = f64::from(u32::try_from(covered.count()).unwrap()) / f64::from(runs);
         assert!(covered > 0.965, "{masked} beside {share} of {at_enable}: {covered}");
     }
-    // What is masked is sure all the same.
+    // Masked ticks are certain nevertheless.
     let found = InKernel { sure_on_time: 300, ..in_kernel(400, 60, 0) };
     let masked = above(Some(&telling(2_000, 20)), true, &found);
     assert!((35.0..57.0).contains(&masked.low), "{masked:?}");
@@ -202,7 +203,7 @@ fn the_interval_covers_what_was_masked() {
         let covered = (0..runs).filter(|_| {
             let floor = floor(user_ticks, random.poisson(share * user_ticks as f64));
             let (seen, delayed) = (random.poisson(masked), random.poisson(share * kernel_ticks as f64));
-            // Beside those that were masked.
+            // In addition to those that were masked.
             let found = in_kernel(kernel_ticks + seen, seen, delayed);
             held(above(Some(&floor), false, &found), masked)
         });

@@ -1,4 +1,4 @@
-//! Formulas of a model → steps, each of them once.
+//! Compiler of a model's formulas into steps, each of them once.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use crate::table::{
     model::Model,
 };
 
-/// Turns expressions into steps, equal ones into the same.
+/// Compiler of expressions into steps. Equal expressions become the same step.
 pub(super) struct Compiler<'a> {
     model: &'a Model,
     steps: Vec<Step>,
@@ -40,7 +40,7 @@ impl<'a> Compiler<'a> {
         let model = self.model;
         let step = match model.metrics.get(index as usize) {
             Some(metric) => {
-                // A formula that leads back to itself is undefined; sound tables have none.
+                // A formula that leads back to itself is undefined. Sound tables have none.
                 let undefined = self.step(Step::Number(f64::NAN.to_bits()));
                 self.plain.insert(index, undefined);
                 self.expr(&metric.formula, Self::plain)
@@ -61,7 +61,7 @@ impl<'a> Compiler<'a> {
         self.step(Step::Binary(Binary::Multiply, scale, plain))
     }
 
-    /// `metric` says which of a metric's results an expression means.
+    /// Compiles an expression. `metric` selects which result of a metric it means.
     fn expr(&mut self, expr: &Expr, metric: fn(&mut Self, u32) -> u32) -> u32 {
         let step = match expr {
             Expr::Number(number) => Step::Number(number.to_bits()),

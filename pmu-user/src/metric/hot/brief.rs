@@ -1,23 +1,23 @@
-//! What samples hit, for a line: functions, and what has no name together.
+//! Hot code in one line: functions, and code without names combined.
 
 use std::collections::HashMap;
 
 use super::{Frame, TargetFunction};
 use crate::untrusted::Untrusted;
 
-/// What samples hit, in a few words: a function, or all code of a file whose functions have no name.
+/// Code that samples hit, in a few words: a function, or all code of a file in which functions have no name.
 #[derive(Clone, Debug)]
 pub struct HotCode<'a> {
-    /// Where it was hit most.
+    /// Function with the most samples.
     pub function: &'a TargetFunction,
-    /// Samples of the first event.
+    /// Number of samples of the first event.
     pub samples: u64,
-    /// Share of all of them (0 to 1).
+    /// Share of all samples of that event (0 to 1).
     pub share: f64,
 }
 
 impl<'a> HotCode<'a> {
-    /// Functions as they are, and addresses without a name together by file; largest share first.
+    /// Returns functions as they are, and addresses without a name combined by file; largest share first.
     pub fn of(functions: &'a [TargetFunction]) -> Vec<Self> {
         let mut all: Vec<Self> = Vec::new();
         let mut files: HashMap<(bool, Option<&Untrusted>), usize> = HashMap::new();

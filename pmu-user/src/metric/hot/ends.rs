@@ -1,4 +1,4 @@
-//! How far user stacks lead.
+//! Ends of user stacks: how many lead to the start of a thread.
 
 use super::share;
 use crate::{
@@ -10,34 +10,35 @@ use crate::{
     model::{Interval, Ledger, WeightedSamples, is_kernel},
 };
 
-/// Frames that the kernel follows at most (`kernel.perf_event_max_stack`, unless it was changed).
+/// Maximum number of frames that the kernel follows (`kernel.perf_event_max_stack`, unless it was changed).
 const FRAMES_MAX: usize = 127;
 
-/// How far the first event's user stacks lead.
+/// Ends of the first event's user stacks.
 #[derive(Clone, Debug)]
 pub struct StackEnds {
-    /// Samples with a user stack.
+    /// Number of samples with a user stack.
     pub samples: u64,
-    /// Those whose stack ends before a function that threads begin with.
+    /// Samples with a stack that ends before a function with which threads begin.
     pub early: u64,
-    /// Their share (0 to 1).
+    /// Share of these samples (0 to 1).
     pub share: Known,
-    /// Those whose stack has more frames than were taken.
+    /// Samples with a stack of more frames than were taken.
     pub deep: u64,
-    /// Their share (0 to 1).
+    /// Share of these samples (0 to 1).
     pub deep_share: Known,
-    /// The most frames that were taken of one of them; `None` if it is not known.
+    /// Largest number of frames that were taken of one of them; `None` if it is not known.
     pub frames_max: Option<u32>,
-    /// What became of all events' samples that were to be unwound by DWARF; none where frame pointers were followed.
+    /// Results for all events' samples that were to be unwound by DWARF; `None` where frame pointers were
+    /// followed.
     pub unwinding: Option<Unwinding>,
 }
 
-/// How far user stacks lead; `None` without any.
+/// Returns the ends of user stacks; `None` without any.
 pub(in crate::metric) fn ends(ledger: &Ledger, interval: &Interval) -> Option<StackEnds> {
     let [mut all, mut early, mut deep] = [WeightedSamples::default(); 3];
     let mut frames_max = None;
     let mut keys: Vec<_> = interval.stacks.iter().filter(|(key, _)| key.event == 0).collect();
-    // In order, because sums of weights depend on it in their last digits.
+    // In sorted order, because the last digits of sums of weights depend on it.
     keys.sort_unstable_by_key(|(key, _)| *key);
     for (key, tally) in keys {
         let mut user = key.frames.iter().filter(|at| !is_kernel(**at));

@@ -1,5 +1,5 @@
-//! Source lines of hot functions and stacks, and what is inlined in them: a sample has the line in the innermost of the functions that its instruction
-//! is part of, and beside it the line which calls that one.
+//! Source lines of hot functions and stacks, and the functions inlined in them. A sample has the line in the
+//! innermost function that its instruction is part of, and the line that calls that function.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -14,33 +14,33 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// Lines that a function lists.
+/// Maximum number of lines that a function lists.
 const LINES_MAX: usize = 3;
-/// Inlined functions that it lists.
+/// Maximum number of inlined functions that it lists.
 const INLINED_MAX: usize = 8;
 
-/// A source line, and whose.
+/// Source line and the function that it is part of.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Placed {
-    /// The line.
+    /// Number and file of the line.
     pub line: Line,
-    /// Function that it is part of, if that is inlined.
+    /// Inlined function that the line is part of, if any.
     pub inlined: Option<Untrusted>,
-    /// The line that calls the inlined function.
+    /// Line that calls the inlined function.
     pub call: Option<Line>,
 }
 
 impl Placed {
-    /// Where code is, if a line of it is known.
+    /// Returns the place of code, if a line of it is known.
     pub(in crate::metric) fn of(code: &Code) -> Option<Self> {
         Within::of(code).placed()
     }
 }
 
-/// A source line that samples hit.
+/// Source line that samples hit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HotLine {
-    /// Where it is.
+    /// Place of the line.
     pub place: Placed,
     /// Samples by event.
     pub samples: Vec<u64>,
@@ -49,11 +49,11 @@ pub struct HotLine {
 /// Samples of a function that hit another one inlined in it.
 #[derive(Clone, Debug)]
 pub struct HotInlined {
-    /// The inlined function.
+    /// Name of the inlined function.
     pub name: Untrusted,
-    /// Its hottest line, if lines are known.
+    /// Hottest line of the inlined function, if lines are known.
     pub line: Option<Line>,
-    /// The line that calls it there.
+    /// Line that calls it there.
     pub call: Option<Line>,
     /// Samples of the first event.
     pub tally: WeightedSamples,
@@ -61,35 +61,35 @@ pub struct HotInlined {
     pub share: Known,
 }
 
-/// Samples of a stack whose frames were at the same source lines.
+/// Samples of a stack with the same source lines of its frames.
 #[derive(Clone, Debug)]
 pub struct LinedStack {
-    /// The line of each frame, if it is known.
+    /// Line of each frame, if it is known.
     pub lines: Vec<Option<Arc<Line>>>,
-    /// As those of the stack.
+    /// Samples by event, as for the stack.
     pub tallies: Vec<WeightedSamples>,
 }
 
 impl HotFunction {
-    /// The lines that are shown.
+    /// Returns the lines that are shown.
     pub fn hottest_lines(&self) -> &[HotLine] {
         &self.lines[..self.lines.len().min(LINES_MAX)]
     }
 
-    /// The inlined functions that are shown.
+    /// Returns the inlined functions that are shown.
     pub fn hottest_inlined(&self) -> &[HotInlined] {
         &self.inlined[..self.inlined.len().min(INLINED_MAX)]
     }
 }
 
-/// Where in a function a sample hit.
+/// Place of a sample within a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Within<'a> {
-    /// The innermost function, if it is inlined.
+    /// Name of the innermost function, if it is inlined.
     inlined: Option<&'a Untrusted>,
-    /// The line in it.
+    /// Line in the innermost function.
     line: Option<&'a Line>,
-    /// The line that calls it.
+    /// Line that calls the innermost function.
     call: Option<&'a Line>,
 }
 
@@ -100,14 +100,14 @@ impl<'a> Within<'a> {
         let line = innermost.and_then(|(_, line)| line);
         let call = caller.and_then(|(_, line)| line);
         let inlined = innermost.zip(caller).map(|((name, _), _)| name);
-        // Older recordings have the line of the outermost function alone.
+        // Older recordings contain the line of the outermost function alone.
         if code.inlined_lines.is_empty() && inlined.is_some() {
             return Self { inlined, line: None, call: code.line.as_ref() };
         }
         Self { inlined, line, call }
     }
 
-    /// The innermost line that is known, and whose that is.
+    /// Returns the innermost line that is known, with its function.
     fn placed(self) -> Option<Placed> {
         let (inlined, call) = if self.line.is_some() { (self.inlined, self.call) } else { (None, None) };
         let line = self.line.or(self.call)?.clone();
@@ -123,7 +123,7 @@ pub(super) struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    /// Adds samples by event, and those of the first one with their weights.
+    /// Adds samples by event, and those of the first event with their weights.
     pub(super) fn add(&mut self, code: &'a Code, samples: &[u64], first: Option<&WeightedSamples>) {
         let within = Within::of(code);
         add(self.lines.entry(within).or_default(), samples);
@@ -132,7 +132,8 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// The lines, and the inlined functions, whose shares are of `total`; those with most samples first.
+    /// Returns the lines, and the inlined functions with their shares of `total`; those with most samples
+    /// first.
     pub(super) fn sums(self, total: &WeightedSamples) -> (Vec<HotLine>, Vec<HotInlined>) {
         let mut lines: Vec<(Within<'_>, Vec<u64>)> = self.lines.into_iter().collect();
         sort(&mut lines, |(within, samples)| (samples.clone(), *within));
@@ -154,12 +155,12 @@ impl<'a> Lines<'a> {
 #[derive(Default)]
 pub(super) struct MergedLines<'a> {
     lines: BTreeMap<&'a Placed, Vec<u64>>,
-    /// By name, with what the first owner has of each.
+    /// Inlined functions by name, with the first owner's entry for each.
     inlined: BTreeMap<&'a Untrusted, (&'a HotInlined, WeightedSamples)>,
 }
 
 impl<'a> MergedLines<'a> {
-    /// Adds those of an owner.
+    /// Adds the lines of an owner's function.
     pub(super) fn add(&mut self, function: &'a HotFunction) {
         for HotLine { place, samples } in &function.lines {
             add(self.lines.entry(place).or_default(), samples);
@@ -170,7 +171,8 @@ impl<'a> MergedLines<'a> {
         }
     }
 
-    /// The lines, and the inlined functions, whose shares are of `total`; those with most samples first.
+    /// Returns the lines, and the inlined functions with their shares of `total`; those with most samples
+    /// first.
     pub(super) fn sums(self, total: &WeightedSamples) -> (Vec<HotLine>, Vec<HotInlined>) {
         let line = |(place, samples): (&Placed, Vec<u64>)| HotLine { place: place.clone(), samples };
         let mut lines: Vec<HotLine> = self.lines.into_iter().map(line).collect();
@@ -199,7 +201,8 @@ pub(super) struct StackSum {
     pub(super) by_line: BTreeMap<Vec<Option<Arc<Line>>>, Vec<WeightedSamples>>,
 }
 
-/// The frames of a stack, and the line of each, with those of functions that are inlined. Each line is kept once, in `known`.
+/// Returns the frames of a stack, and the line of each, including inlined functions. Each line is stored
+/// once, in `known`.
 pub(super) fn expanded(
     ledger: &Ledger,
     stack: &[At],

@@ -1,5 +1,5 @@
-//! Functions over the whole target, whoever ran them, and the modules that they are in. They are sums of the rows of each owner, so that a
-//! report of some owners alone has sums of these.
+//! Functions of the whole target, regardless of the owner, and their modules. They are sums of the rows of
+//! each owner, so a report on some owners alone has sums of these.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,39 +13,39 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// A function, with who ran it.
+/// Function with the owners that ran it.
 #[derive(Clone, Debug)]
 pub struct TargetFunction {
-    /// Samples of all owners; its own owner is the one with most of them.
+    /// Samples of all owners; its `owner` is the one with most of them.
     pub hot: HotFunction,
-    /// Whose they are, the most first.
+    /// Owners of the samples, the most first.
     pub owners: Vec<(Owner, u64)>,
 }
 
 /// Samples that hit the code of one file, or of the kernel.
 #[derive(Clone, Debug)]
 pub struct HotModule {
-    /// The file; `None` of the kernel itself, and where it is not known.
+    /// Path of the file; `None` for the kernel itself, and where it is not known.
     pub module: Option<Untrusted>,
-    /// Its build id.
+    /// Build id of the file.
     pub build_id: Option<String>,
-    /// In kernel mode?
+    /// Whether the code runs in kernel mode.
     pub kernel: bool,
-    /// Samples of the first event.
+    /// Number of samples of the first event.
     pub samples: u64,
-    /// Share of those that hit the target (0 to 1).
+    /// Share of that event's samples of the target (0 to 1).
     pub share: Known,
 }
 
-/// What samples are worth, and how many there are of the target.
+/// Weights of samples, and their totals for the target.
 #[derive(Clone, Debug)]
 pub(in crate::metric) struct Sampled {
     pub(in crate::metric) scale: Scale,
-    /// By event.
+    /// Total samples by event.
     pub(in crate::metric) totals: Vec<WeightedSamples>,
 }
 
-/// What is added up of a function.
+/// Sums for one function.
 #[derive(Default)]
 struct Sum<'a> {
     tallies: Vec<WeightedSamples>,
@@ -54,7 +54,7 @@ struct Sum<'a> {
     most: Option<&'a HotFunction>,
 }
 
-/// The functions of all owners together; `shown` is whom an owner is shown as.
+/// Returns the functions of all owners together. `shown` maps an owner to the one it is listed as.
 pub(in crate::metric) fn of_target<'a>(
     functions: &'a [HotFunction],
     sampled: &Sampled,
@@ -69,7 +69,7 @@ pub(in crate::metric) fn of_target<'a>(
         sum.lines.add(function);
         let owner = sum.owners.entry(shown(&function.owner)).or_default();
         *owner = owner.saturating_add(function.samples);
-        // Functions come with the most samples first.
+        // Functions are ordered by samples, most first.
         sum.most.get_or_insert(function);
     }
     let mut all: Vec<TargetFunction> =
@@ -102,7 +102,7 @@ fn function(most: &HotFunction, sum: Sum<'_>, sampled: &Sampled) -> TargetFuncti
     TargetFunction { hot, owners }
 }
 
-/// The modules of functions, those with most samples first.
+/// Returns the modules of functions, those with most samples first.
 pub(in crate::metric) fn modules(functions: &[TargetFunction], sampled: &Sampled) -> Vec<HotModule> {
     type Key<'a> = (bool, Option<&'a Untrusted>, Option<&'a String>);
     let mut sums: BTreeMap<Key<'_>, WeightedSamples> = BTreeMap::new();
@@ -129,28 +129,28 @@ pub(in crate::metric) fn modules(functions: &[TargetFunction], sampled: &Sampled
     modules
 }
 
-/// A stack, whoever had it.
+/// Stack of the target, regardless of the owner.
 pub(in crate::metric) struct TargetStack<'a> {
-    /// Innermost first.
+    /// Frames, the innermost first.
     pub(in crate::metric) frames: &'a [Frame],
-    /// How many of them are the kernel's.
+    /// Number of frames that are the kernel's.
     pub(in crate::metric) kernel: usize,
-    /// Samples of the first event.
+    /// Number of samples of the first event.
     pub(in crate::metric) samples: u64,
-    /// Share of those with a stack.
+    /// Share of the samples with a stack.
     pub(in crate::metric) share: Known,
-    /// Whose they are.
+    /// Owners of the samples.
     pub(in crate::metric) owners: BTreeSet<&'a Owner>,
 }
 
-/// Samples that have one stack, and whose they are.
+/// Samples with one stack, and their owners.
 #[derive(Default)]
 struct Held<'a> {
     tally: WeightedSamples,
     owners: BTreeSet<&'a Owner>,
 }
 
-/// The stack that most samples of the first event have.
+/// Returns the stack that most samples of the first event have.
 pub(in crate::metric) fn hottest<'a>(
     stacks: &'a [HotStack],
     share: Share,

@@ -1,4 +1,4 @@
-//! Which functions and stacks samples hit, and how far the stacks lead.
+//! Tests of the functions and stacks that samples hit, and of the ends of stacks.
 
 use super::{ends, lines::Lines, stacks};
 use crate::{
@@ -36,7 +36,7 @@ fn a_stack_that_does_not_lead_to_where_threads_begin_ends_early() {
     let found = ends(&ledger, &interval).unwrap();
     assert_eq!((found.samples, found.early), (100, 40), "without the kernel's own");
     assert!(found.share.low < 0.4 && found.share.high > 0.4 && found.unwinding.is_none());
-    // A function without a name is known for one that a thread begins with once unwinding has ended there.
+    // A function without a name counts as the beginning of a thread once unwinding has ended there.
     let unwinding = Unwinding { unwound: 10, first: vec![at(7)], ..Unwinding::default() };
     let located = Located { unwinding, ..Located::default() };
     let mut all = interval;
@@ -49,7 +49,7 @@ fn line(number: u32) -> Line {
     Line { file: "shop.c".into(), line: number }
 }
 
-/// `checkout` at line 10, with a chain of functions inlined there, each at a line.
+/// Returns `checkout` at line 10, with a chain of functions inlined there, each at a line.
 fn checkout(inlined: &[(&str, u32)]) -> Code {
     Code {
         function: "checkout".into(),
@@ -136,9 +136,9 @@ fn stacks_that_were_cut_and_stacks_that_break_off_are_counted_apart() {
     let stacks = vec![
         row(vec![at(1), Cut::Deep(127).at()], 20),
         row(vec![at(1), Cut::Broken.at()], 10),
-        // The kernel's part alone was cut.
+        // Only the kernel's part was cut.
         row(vec![At::kernel(9), Cut::Deep(127).at()], 500),
-        // As earlier versions recorded it.
+        // Recorded by an earlier version.
         row((0..127).map(at).collect(), 5),
         row(vec![at(1)], 65),
     ];

@@ -1,7 +1,8 @@
-//! What of a PCI device's traffic is whose: all of it, where somebody has the device for himself; else by the bytes that each
-//! owner's block requests and packets moved through it.
+//! Attribution of a PCI device's traffic. An exclusive owner of the device is charged for all of it.
+//! Otherwise traffic is apportioned by the bytes that each owner's block requests and packets moved through
+//! the device.
 //!
-//! Only bytes are apportioned. A ratio or a latency is the device's: nobody's share of it means anything.
+//! Only bytes are apportioned. A ratio or a latency belongs to the device, and a share of it has no meaning.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +24,7 @@ use crate::{
 };
 use pmu_common::io::net::{RECEIVED, SENT};
 
-/// Metrics that are bytes, and which of [`Moved`]'s bytes they go by.
+/// Metrics of bytes, and the bytes of [`Moved`] by which they are apportioned.
 const SHARED: [(&str, Way); 5] = [
     ("pcie.inbound_write_bw", Way::FromDevice),
     ("pcie.inbound_read_bw", Way::ToDevice),
@@ -39,7 +40,7 @@ enum Way {
     Both,
 }
 
-/// Bytes that someone moved through a port.
+/// Bytes that were moved through a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Moved {
     from_device: f64,
@@ -55,12 +56,12 @@ impl Moved {
         }
     }
 
-    /// In both directions.
+    /// Returns the bytes in both directions.
     pub(super) fn bytes(&self) -> f64 {
         self.of(Way::Both)
     }
 
-    /// What came from devices: reads of disks, packets that were received.
+    /// Returns the bytes from devices: reads of disks, and received packets.
     pub(super) fn inbound(&self) -> f64 {
         self.of(Way::FromDevice)
     }
@@ -71,7 +72,7 @@ impl Moved {
     }
 }
 
-/// Rows of owners for the devices behind `port`, whose own rows are `rows`.
+/// Returns rows of owners for the devices behind `port`. `rows` are the rows of the devices.
 pub(super) fn rows(
     rows: &[Row],
     port: &Port,
@@ -100,7 +101,7 @@ pub(super) fn rows(
             let Some(row) = rows.iter().find(|row| row.metric == metric) else { continue };
             let share = moved.of(way) / all.of(way);
             let (Value::Known(known), true) = (&row.value, share.is_finite()) else { continue };
-            // Bytes that no request or packet explains are nobody's in particular.
+            // Bytes that no request or packet explains have no owner.
             let measured = known.estimate * 1e6 * seconds;
             let coverage = if measured > 0.0 { (all.of(way) / measured).min(1.0) } else { 0.0 };
             let label = Label::Apportioned { share, coverage };
@@ -112,7 +113,8 @@ pub(super) fn rows(
     found
 }
 
-/// Bytes that went through a port, in all and by owner: of disks that it carries alone, and of its interfaces.
+/// Returns the bytes that went through a port, in total and by owner, of disks that it carries alone and of
+/// its interfaces.
 pub(super) fn moved(
     port: &Port,
     traffic: &TrafficInterval,
@@ -149,7 +151,8 @@ pub(super) fn moved(
     (all, owners)
 }
 
-/// Does this port alone carry what the disk moves? Disks that are made of others have their bytes in those.
+/// Returns whether this port alone carries the traffic of the disk. Bytes of a stacked disk belong to the
+/// disks below it.
 fn is_behind(platform: &Platform, device: DeviceNumber, port: &Port) -> bool {
     let number = (device.major, device.minor);
     let disk = platform.disks.iter().find(|disk| disk.number == number);
@@ -158,7 +161,7 @@ fn is_behind(platform: &Platform, device: DeviceNumber, port: &Port) -> bool {
     })
 }
 
-/// The one who has all of these devices for himself, as far as he was asked for.
+/// Returns the exclusive owner of all of these devices, if the target includes it.
 pub(super) fn exclusive(
     devices: &[Bdf],
     owned: &[(Bdf, Ownership)],

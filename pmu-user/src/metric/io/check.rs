@@ -1,8 +1,9 @@
-//! Do counters that always run say the same as metrics whose events were multiplexed? Uncore PMUs of stacks and of memory have some that
-//! count bytes whatever else is counted there.
+//! Comparison of free-running counters with metrics of multiplexed events. Uncore PMUs of stacks and of
+//! memory have free-running counters of bytes, which count regardless of other events.
 //!
-//! They see a direction and not who asked: what comes in at a port are its device's writes and answers to CPUs, what goes out
-//! are answers to the device's reads and writes of CPUs. What devices send to each other is in these counters alone.
+//! They distinguish directions but not requesters. Inbound bytes of a port are writes of its device and
+//! completions to CPUs. Outbound bytes are completions to the device's reads, and writes of CPUs. Traffic
+//! between devices is in these counters alone.
 
 #[cfg(test)]
 mod tests;
@@ -18,37 +19,39 @@ use crate::{
     table::unit::Unit,
 };
 
-/// Share by which a counter may be outside of an estimate's interval: messages and what devices send to each other are in it.
+/// Share by which a counter may be outside of an estimate's interval, because it includes messages and
+/// traffic between devices.
 const TOLERANCE: f64 = 0.05;
-/// Bandwidth in MB/s below which nothing is compared: interrupts and completions of a million requests a second stay below it.
-/// They are shorter than the unit of these counters, and nobody says whether each is counted as a whole one.
+/// Bandwidth in MB/s below which nothing is compared: interrupts and completions of a million requests a
+/// second stay below it. They are shorter than the unit of these counters. Whether each is counted as a whole
+/// unit is not documented.
 const BANDWIDTH_MIN: f64 = 100.0;
 const LITTLE: &str = "less than 100 MB/s, which is little to compare";
-/// How close to a factor a ratio must be to look like it.
+/// Relative distance within which a ratio matches a factor.
 const NEAR: f64 = 0.1;
-/// Factors that units of counters are mistaken by, in bytes.
+/// Factors by which units of counters are mistaken, with the units in bytes.
 const UNITS: [(f64, &str); 3] = [
     (2.0, "a unit of 64 bytes taken for 32"),
     (8.0, "a unit of 32 bytes taken for 4"),
     (16.0, "a unit of 64 bytes taken for 4"),
 ];
 
-/// Counters that always run, and metrics that measure the same.
+/// Free-running counters, and metrics that measure the same.
 struct Pair {
-    /// What the counters are called, before the number of a port.
+    /// Name of the counters, before the number of a port.
     counter: &'static str,
-    /// Their kind of uncore PMU.
+    /// Kind of uncore PMU of the counters.
     always: &'static str,
-    /// The kind of uncore PMU that the metrics' events count on.
+    /// Kind of uncore PMU on which the metrics' events count.
     kind: &'static str,
     extent: ScopeClass,
-    /// What is added up: of each the first that the table has.
+    /// Metrics that are added up: of each list the first that the table has.
     metrics: &'static [&'static [&'static str]],
-    /// MB/s in the metrics' unit.
+    /// MB/s in the unit of the metrics.
     unit: f64,
 }
 
-/// What CPUs read from devices, by its completions or else by its requests.
+/// Metrics of CPU reads from devices, by completions or else by requests.
 const OUTBOUND_READ: &[&str] = &["pcie.outbound_read_bw", "pcie.outbound_read_bw.by_cpu"];
 
 const STACK: Pair = Pair {
@@ -59,7 +62,8 @@ const STACK: Pair = Pair {
     metrics: &[],
     unit: 1.0,
 };
-/// Uncore PMUs of memory that always count are not those of channels, and are numbered otherwise: only all of a die compare.
+/// Memory controllers. Their free-running uncore PMUs are not those of channels and are numbered differently,
+/// so only sums of a die compare.
 const MEMORY: Pair =
     Pair { always: "imc_free_running", kind: "imc", extent: ScopeClass::Channel, unit: 1e3, ..STACK };
 
@@ -70,36 +74,37 @@ const PAIRS: [Pair; 4] = [
     Pair { counter: "write", metrics: &[&["dram.write_bw"]], ..MEMORY },
 ];
 
-/// A counter that always runs, held against metrics.
+/// Comparison of a free-running counter with metrics.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Check {
-    /// Where: a part of a stack; a stack, whose parts are counted together; or a die, for its memory.
+    /// Scope of the comparison: a part of a stack; a stack, whose parts are counted together; or a die, for
+    /// its memory.
     pub place: Scope,
-    /// `bw_in`, `bw_out`, `read` or `write`.
+    /// Name of the counter: `bw_in`, `bw_out`, `read` or `write`.
     pub counter: &'static str,
-    /// What the metrics say, in MB/s.
+    /// Bandwidth by the metrics, in MB/s.
     pub metrics: Value,
-    /// What the counter says, in MB/s.
+    /// Bandwidth by the counter, in MB/s.
     pub always: Value,
-    /// Ticks in which they agreed, of those in which they could be compared; only of the whole run.
+    /// Number of ticks that agreed, and number of ticks that could be compared. Set for the whole run only.
     pub ticks: (u64, u64),
 }
 
-/// What a comparison says.
+/// Verdict of a comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The counter is in the metrics' interval, or not far from it.
     Agrees,
-    /// It is not; with what that looks like, if it looks like a mistake that is known.
+    /// The counter is outside of it, with the known mistake that this looks like, if any.
     Differs(Option<&'static str>),
-    /// Nothing, because little was moved.
+    /// No verdict, because little was moved.
     Little,
-    /// Nothing, because one of the two is missing: why.
+    /// No verdict, because one of the two is missing, with the reason.
     Missing(String),
 }
 
 impl Verdict {
-    /// Its word in every output.
+    /// Returns the word for the verdict in every output.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Agrees => "agrees",
@@ -111,7 +116,7 @@ impl Verdict {
 }
 
 impl Check {
-    /// Why nothing is said, if so.
+    /// Returns why there is no verdict, if there is none.
     pub fn silence(&self) -> Option<String> {
         match self.verdict() {
             Verdict::Agrees | Verdict::Differs(_) => None,
@@ -120,7 +125,7 @@ impl Check {
         }
     }
 
-    /// Do they say the same?
+    /// Returns the verdict of the comparison.
     pub fn verdict(&self) -> Verdict {
         let (metrics, always) = match (&self.metrics, &self.always) {
             (Value::Known(metrics), Value::Known(always)) => (metrics, always.estimate),
@@ -137,7 +142,7 @@ impl Check {
         Verdict::Differs(UNITS.iter().find(|(factor, _)| near(*factor)).map(|(_, words)| *words))
     }
 
-    /// What the metrics say over what the counter says: 1 is in its interval if they agree.
+    /// Returns the ratio of the metrics to the counter. 1 is in its interval if they agree.
     pub fn ratio(&self) -> Value {
         match (&self.metrics, &self.always, self.silence()) {
             (.., Some(why)) => Value::Missing(why),
@@ -148,7 +153,7 @@ impl Check {
         }
     }
 
-    /// The ratio as a number of its scope.
+    /// Returns the ratio as a row of its scope.
     pub fn row(&self) -> Row {
         let value = self.ratio();
         let note = "ratio: what metrics say over what the counter says, 1 if they agree";
@@ -164,7 +169,7 @@ impl Check {
     }
 }
 
-/// For how many ticks each of them agreed.
+/// Number of ticks in which each check agreed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ticks(BTreeMap<(Scope, &'static str), (u64, u64)>);
 
@@ -181,7 +186,7 @@ impl Ticks {
         }
     }
 
-    /// Says of each check of a whole run in how many ticks it agreed.
+    /// Sets the number of ticks that agreed in each check of a whole run.
     pub(super) fn tell(&self, checks: &mut [Check]) {
         for check in checks {
             check.ticks = self.0.get(&(check.place, check.counter)).copied().unwrap_or_default();
@@ -190,8 +195,8 @@ impl Ticks {
 }
 
 impl IoMetrics {
-    /// Every counter that always runs and measures what metrics do, held against these. Each side is of the time that its own
-    /// uncore PMUs counted.
+    /// Returns a check of every free-running counter that measures the same as metrics. Each side covers the
+    /// time for which its own uncore PMUs counted.
     pub(super) fn checks(&self, counts: &UncoreCounts<'_>) -> Vec<Check> {
         let of_pair = |pair: &'static Pair| {
             let check = move |place: Scope| Check {
@@ -233,12 +238,12 @@ impl IoMetrics {
 }
 
 impl Pair {
-    /// Is this one of its counters, with the number of a port or without?
+    /// Returns whether `name` is one of its counters, with or without the number of a port.
     fn is(&self, name: &str) -> bool {
         name.strip_prefix(self.counter).is_some_and(|rest| rest.is_empty() || rest.starts_with("_port"))
     }
 
-    /// Where both are counted: the smallest scopes that both sides know.
+    /// Returns the smallest scopes for which both sides are counted.
     fn places(&self, plan: &IoPlan) -> BTreeSet<Scope> {
         let counts = |kind: &UncoreKind| {
             let mut events = kind.turns.groups.iter().flat_map(|group| &group.events);

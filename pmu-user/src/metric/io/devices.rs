@@ -1,6 +1,7 @@
-//! Devices: what the part of a stack behind which they are has counted, and how full their link is.
+//! Rows of devices: counts of their part of a stack, and the utilization of their link.
 //!
-//! Everything behind one root port shares a part and a link, so it is one row: no counter tells its devices apart.
+//! All devices behind one root port share a part and a link, so they have one row. No counter distinguishes
+//! them.
 
 use super::{
     IoMetrics, Label, Measured, Row, Subject, UncoreCounts,
@@ -21,7 +22,7 @@ use crate::{
 };
 
 impl IoMetrics {
-    /// What an interval says about everything behind `port`.
+    /// Returns the rows of an interval for all devices behind `port`.
     pub(super) fn of_port(&self, counts: &UncoreCounts<'_>, platform: &Platform, port: &Port) -> Vec<Row> {
         let values = match self.parts_of(counts, platform, port) {
             Ok((measured, parts)) => {
@@ -58,7 +59,7 @@ impl IoMetrics {
         rows
     }
 
-    /// What the uncore PMU of a port's stack counted, and the port's parts; or why nobody knows.
+    /// Returns the counts of the uncore PMU of a port's stack with the port's parts, or why they are unknown.
     fn parts_of<'a>(
         &self,
         counts: &UncoreCounts<'_>,
@@ -78,12 +79,13 @@ impl IoMetrics {
         Ok((Self::of_unit(counts, unit), parts))
     }
 
-    /// What one uncore PMU of one die counted.
+    /// Returns the counts of one uncore PMU of one die.
     pub(super) fn of_unit(counts: &UncoreCounts<'_>, unit: &Unit) -> Measured {
         counts.measured(|_, site| is_of(site, unit))
     }
 
-    /// Bandwidths of a port. Where nothing counts what CPUs read from it by its completions, requests are counted.
+    /// Returns the bandwidths of a port. If completions of CPU reads are not counted, their requests are
+    /// used.
     fn traffic(&self, values: &[(u32, Value)]) -> Traffic {
         let known = |name: &str| {
             let index = self.table.model.metric(name)?;
@@ -101,12 +103,12 @@ impl IoMetrics {
     }
 }
 
-/// Is it this uncore PMU of this die?
+/// Returns whether `site` is this uncore PMU of this die.
 fn is_of(site: &UncoreInstance, unit: &Unit) -> bool {
     site.pmu == unit.pmu && site.cpu == unit.cpu
 }
 
-/// Two numbers of one unit as one.
+/// Returns the sum of two values of one unit.
 pub(super) fn added(a: &Value, b: &Value) -> Value {
     match (a, b) {
         (Value::Known(a), Value::Known(b)) => Value::Known(a.plus(b)),
@@ -114,14 +116,14 @@ pub(super) fn added(a: &Value, b: &Value) -> Value {
     }
 }
 
-/// What stands behind a port: what the kernel calls it, or else what it is.
+/// Returns the names of the devices behind a port: the kernel's names of each, or else its kind.
 pub(super) fn names(platform: &Platform, port: &Port) -> Untrusted {
     let all: Vec<Untrusted> = port.devices.iter().map(|bdf| name_of(platform, *bdf)).collect();
     let all: Vec<&[u8]> = all.iter().map(Untrusted::as_bytes).collect();
     Untrusted::new(all.join(&b"; "[..]))
 }
 
-/// What the kernel calls a function, or else what it is.
+/// Returns the kernel's names of a function, or else its kind.
 pub(super) fn name_of(platform: &Platform, bdf: Bdf) -> Untrusted {
     let names = platform.names_of(bdf);
     Untrusted::new(match names.first() {

@@ -1,5 +1,5 @@
-//! What came in at every part of every stack, by counters that always run. They take no turns, so a part is counted by itself
-//! even if no device is known behind it.
+//! Inbound traffic of every part of every stack, by free-running counters. They are not multiplexed, so a
+//! part is counted separately even if no device is known behind it.
 
 use crate::{
     machine::io::stack::Unit,
@@ -10,26 +10,26 @@ use crate::{
 /// A part of a stack: its uncore PMU, and its number.
 pub(super) type Part = (Unit, u32);
 
-/// Uncore PMUs that have such counters, one beside each stack's own.
+/// Kind of uncore PMU with free-running counters, one in addition to each stack's own.
 pub(super) const BOXES: &str = "iio_free_running";
-/// What these counters are called, before the number of the part.
+/// Name of these counters, before the number of the part.
 const COUNTER: &str = "bw_in_port";
-/// Their only group.
+/// Only group of these counters.
 const GROUP: Option<u32> = Some(0);
 
-/// A counter of what comes in at one part.
+/// Counter of the inbound traffic of one part.
 #[derive(Clone, Debug)]
 pub(super) struct Inlet {
-    /// The uncore PMU.
+    /// Id of the uncore PMU.
     id: UncoreId,
-    /// Which of its events.
+    /// Index of the event.
     event: usize,
-    /// The part that it counts, of the stack's own uncore PMU.
+    /// Part that it counts, on the stack's own uncore PMU.
     pub(super) part: Part,
 }
 
 impl Inlet {
-    /// All that a plan reads.
+    /// Returns all inlets that a plan reads.
     pub(super) fn all(plan: &IoPlan) -> Vec<Self> {
         let kinds = (0..).zip(&plan.kinds).filter(|(_, kind)| kind.name == BOXES);
         kinds.flat_map(|(number, kind)| Self::of_kind(plan, number, kind)).collect()
@@ -52,19 +52,19 @@ impl Inlet {
         stacks.flat_map(of_stack).collect()
     }
 
-    /// What it counted, in units of its own. None if it was not read.
+    /// Returns the count in the counter's own unit, or none if it was not read.
     pub(super) fn counted(&self, interval: &IoInterval) -> Option<f64> {
         let slices = interval.uncore.get(&self.id)?.iter().filter(|slice| slice.group == GROUP);
         let add = |(count, running_ns): (f64, f64), slice: &crate::drain::reading::SliceRow| {
             Some((count + *slice.counts.get(self.event)? as f64, running_ns + slice.running_ns as f64))
         };
         let (count, running_ns) = slices.into_iter().try_fold((0.0, 0.0), add)?;
-        // A reading that failed leaves its time to the next one.
+        // A failed reading leaves its time to the next one.
         (running_ns > 0.0).then(|| count / running_ns * 1e9 * interval.seconds())
     }
 }
 
-/// The stack's own uncore PMU: that of the same number on the same die.
+/// Returns the stack's own uncore PMU, which has the same number on the same die.
 fn stack(plan: &IoPlan, site: &UncoreInstance) -> Option<Unit> {
     let mut sites = plan.kinds.iter().filter(|kind| kind.name == "iio").flat_map(|kind| &kind.instances);
     let own = sites.find(|own| (own.die, own.unit) == (site.die, site.unit))?;
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn every_part_of_every_stack_is_counted_by_itself() {
         let mut header = always_running();
-        // The CPU that the other PMU names for the die is another one.
+        // The other PMU names a different CPU for the die.
         header.plan.kinds.iter_mut().filter(|kind| kind.name == super::BOXES).for_each(|kind| {
             kind.instances[1].cpu = Cpu(2);
         });

@@ -1,6 +1,8 @@
-//! Memory traffic of CPUs → rows: of owners that have groups of their own, and of groups that are nobody's in particular.
+//! Rows of the memory traffic of CPUs: of owners that have their own resctrl groups, and of groups without an
+//! owner.
 //!
-//! It is what cores asked for: what devices read and write is in no group, and stays with the system's numbers.
+//! The traffic is that of requests by cores. Reads and writes of devices belong to no group and stay in the
+//! system's values.
 
 use super::{Label, Row, Scope, Subject, latency::NO_TIME};
 use crate::{
@@ -11,7 +13,7 @@ use crate::{
     table::metric::{self, Metric},
 };
 
-/// The metric of an event.
+/// Returns the metric of an event.
 const fn metric(event: MonitoringEvent) -> Metric {
     match event {
         MonitoringEvent::MbmTotalBytes => metric::DRAM_CPU_TOTAL_BW,
@@ -20,7 +22,7 @@ const fn metric(event: MonitoringEvent) -> Metric {
     }
 }
 
-/// Rows of every event, owners first.
+/// Returns rows of every event, owners first.
 pub(super) fn rows(interval: &GroupsInterval) -> Vec<Row> {
     let mut rows = Vec::new();
     for (whom, share) in &interval.shares {
@@ -41,7 +43,7 @@ pub(super) fn rows(interval: &GroupsInterval) -> Vec<Row> {
                 value: value(event, amount, interval.duration_ns),
                 distribution: None,
                 label,
-                // Once is enough.
+                // The note is shown once.
                 note: note.take(),
             });
         }
@@ -49,7 +51,7 @@ pub(super) fn rows(interval: &GroupsInterval) -> Vec<Row> {
     rows
 }
 
-/// Whose numbers are not of the whole interval, and why.
+/// Returns the owners and groups with values for only a part of the interval, and the reason.
 pub(super) fn missing(interval: &GroupsInterval) -> Vec<Absent> {
     let partial = interval.shares.iter().filter_map(|(whom, share)| {
         let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
@@ -103,7 +105,7 @@ mod tests {
         untrusted::Untrusted,
     };
 
-    /// What a cgroup did in 4 s, of one event.
+    /// Returns an interval of 4 s with one event of a cgroup.
     fn interval(event: MonitoringEvent, amount: Amount) -> GroupsInterval {
         let web = OwnerOrGroup::Owner(Owner::cgroup(7, Untrusted::from("/web")));
         let share = Share { amounts: [(event, amount)].into(), nobody: None };

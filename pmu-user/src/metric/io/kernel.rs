@@ -1,4 +1,4 @@
-//! What the kernel itself counts of disks, interfaces and TCP → rows.
+//! Rows of the kernel's own counters of disks, interfaces and TCP.
 
 use super::{
     Label, Row, Scope, Subject,
@@ -15,12 +15,12 @@ use crate::{
     },
 };
 
-/// Resolution in ms of the time for which a disk is busy: the kernel adds whole ticks, of 10 ms at most (HZ=100).
+/// Resolution in ms of a disk's busy time: the kernel adds whole ticks, of 10 ms at most (HZ=100).
 const TICK_MS: f64 = 10.0;
-/// What is said of the numbers of a target's own network namespace.
+/// Note on the values of a target's own network namespace.
 const OF_NAMESPACE: &str = "drops and retransmissions of an owner are those of its network namespace";
 
-/// Rows of disks that had requests, then of interfaces that had packets and of TCP.
+/// Returns rows of disks that had requests, then of interfaces that had packets and of TCP.
 pub(super) fn rows(kernel: &KernelInterval) -> Vec<Row> {
     let mut rows: Vec<Row> = kernel.disks.values().flat_map(|disk| of_disk(disk, kernel)).collect();
     for (owner, network) in &kernel.networks {
@@ -42,7 +42,7 @@ fn of_whom(owner: Option<&Owner>, subject: Subject) -> Subject {
     }
 }
 
-/// A number that the kernel has of everybody; of a namespace, that is said.
+/// Returns a row of a kernel counter, which counts for all owners. The row of a namespace has a note.
 fn number(subject: &Subject, of: &Metric, value: Value) -> Row {
     let note = matches!(subject, Subject::Owner(..)).then(|| OF_NAMESPACE.to_owned());
     Row { note, ..row(subject, of, value, Label::System) }

@@ -8,32 +8,32 @@ use crate::{
 const NO_REQUESTS: &str = "no requests";
 const NO_LATENCIES: &str = "no request was seen from its start to its end";
 const NONE_QUEUED: &str = "no request waited in a queue of its device";
-/// Why there is no rate.
+/// Reason for a missing rate.
 pub(super) const NO_TIME: &str = "the interval has no length";
 
-/// What is said of requests.
+/// Rates and latencies of block requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RequestReport {
-    /// Requests a second.
+    /// Requests per second.
     pub requests_per_second: Value,
-    /// Bytes a second.
+    /// Bytes per second.
     pub bytes_per_second: Value,
-    /// Bytes of a request, on average.
+    /// Mean size of a request, in bytes.
     pub request_bytes: Value,
-    /// Device latencies in ns: from when the device got a request (the last time, if it had given it back) to when it
-    /// completed it. Or why there are none.
+    /// Device latencies in ns, from when the device received a request to its completion, or the reason why
+    /// there are none. A request that the device gave back counts from when it received it last.
     pub device: Result<Distribution, &'static str>,
-    /// Time in ns that requests waited in queues, of those that did.
+    /// Queue times in ns of the requests that waited in a queue.
     pub queue: Result<Distribution, &'static str>,
     /// Share of the requests that waited in a queue (0 to 1).
     pub queued_share: Value,
 }
 
-/// Rates and latencies of what came in `duration_ns`.
+/// Returns rates and latencies of the requests of `duration_ns`.
 pub fn report(requests: &Requests, duration_ns: u64) -> RequestReport {
     let seconds = duration_ns as f64 / 1e9;
     let rate = |count: u64| Value::ratio(count as f64, seconds, NO_TIME);
-    // How many were seen from their start says how far the latencies can be trusted.
+    // The share of requests seen from their start is the coverage of the latencies.
     let coverage = 1.0 - share(requests.unstarted, requests.requests);
     RequestReport {
         requests_per_second: rate(requests.requests),
@@ -80,7 +80,8 @@ mod tests {
         Histogram::between(BLOCK, &[], buckets)
     }
 
-    /// 90 requests of about 1 µs, 10 of about 1 ms, of which 5 waited; 20 more without a start.
+    /// Returns 90 requests of about 1 µs and 10 of about 1 ms, of which 5 waited, and 20 more without a
+    /// start.
     fn some() -> Requests {
         Requests {
             requests: 120,

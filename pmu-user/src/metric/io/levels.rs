@@ -1,6 +1,8 @@
-//! For how long a bandwidth was at which level: what an average over a run hides; and the most that it can be, from whoever says so.
+//! Time that a bandwidth spent at each level, which the average over a run hides, and its maximum with the
+//! source of that.
 //!
-//! Each slice of a kind of uncore PMU gives the mean bandwidth over its length, so what is shorter than a slice is smoothed.
+//! Each slice of a kind of uncore PMU gives the mean bandwidth over its length, so bursts shorter than a
+//! slice are smoothed.
 
 use std::collections::BTreeMap;
 
@@ -20,12 +22,12 @@ use crate::{
     },
 };
 
-/// Bins of a histogram: a bin is a two hundredth of the range, or narrower.
+/// Number of bins of a histogram: a bin is a two hundredth of the range, or narrower.
 const BINS: usize = 400;
-/// Width of a bin at first, in the unit of the bandwidth; it doubles until everything fits.
+/// Initial width of a bin, in the unit of the bandwidth. It doubles until all values fit.
 const WIDTH: f64 = 1e-3;
 
-/// Time at each level, so far.
+/// Time at each level so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Levels {
     series: BTreeMap<(usize, u32), Histogram>,
@@ -34,35 +36,35 @@ pub(super) struct Levels {
 /// Time at each level of one bandwidth of one socket.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LevelReport {
-    /// Whose.
+    /// Scope of the bandwidth: a socket.
     pub place: Scope,
-    /// `dram.bandwidth`.
+    /// Name of the bandwidth, such as `dram.bandwidth`.
     pub name: &'static str,
-    /// Its unit.
+    /// Unit of the bandwidth.
     pub unit: Unit,
-    /// The highest mean of a slice.
+    /// Highest mean of a slice.
     pub observed_max: f64,
-    /// Bins that are not empty: from, to, seconds.
+    /// Bins that are not empty: lower bound, upper bound, seconds.
     pub bins: Vec<(f64, f64, f64)>,
     /// Mean length of the slices, in s.
     pub slice: f64,
 }
 
-/// A bandwidth's time at each level, with what its levels are.
+/// Time of a bandwidth at each level, with the limits of the levels.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Level {
-    /// What was seen.
+    /// Observed time at each level.
     pub seen: LevelReport,
-    /// The most that there can be, in the unit of the bandwidth.
+    /// Maximum of the bandwidth, in its unit.
     pub maximum: f64,
-    /// Where that comes from.
+    /// Source of the maximum.
     pub basis: Basis,
-    /// Below the first it is low, from the second on high.
+    /// Limits of the levels: low below the first, high from the second on.
     pub limits: [f64; 2],
 }
 
 named! {
-    /// Where a maximum comes from.
+    /// Source of a maximum.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     pub enum Basis {
         Observed = "observed", "The largest rate that was seen; the limit is unknown.";
@@ -73,8 +75,8 @@ named! {
 }
 
 impl Level {
-    /// What was seen, against the best known maximum: `maxima` are of the same bandwidth and scope. Limits are thirds of it
-    /// unless they are given.
+    /// Returns `seen` with the maximum from the best source. `maxima` are of the same bandwidth and scope.
+    /// The limits are thirds of the maximum unless they are given.
     pub fn new(seen: LevelReport, maxima: &[(f64, Basis)], limits: Option<[f64; 2]>) -> Self {
         let usable = maxima.iter().copied().filter(|(value, _)| value.is_finite() && *value > 0.0);
         let best = usable.max_by_key(|(_, basis)| *basis);
@@ -84,7 +86,7 @@ impl Level {
     }
 }
 
-/// Seconds by value, in bins of equal width from 0.
+/// Histogram of seconds by value, in bins of equal width from 0.
 #[derive(Clone, Debug)]
 struct Histogram {
     width: f64,
@@ -128,7 +130,7 @@ impl Levels {
                 }
             }
             for ((die, _), slices) in slices {
-                // The others' sum would be too low.
+                // A sum over fewer instances would be too low.
                 let instances = plan.kinds[kind].instances.iter().filter(|site| site.die == die).count();
                 if slices.len() == instances
                     && let Some((value, seconds)) = metrics.of_slice(asked, &slices)
@@ -139,7 +141,7 @@ impl Levels {
         }
     }
 
-    /// What has been seen.
+    /// Returns the time at each level so far.
     pub(super) fn report(&self, metrics: &IoMetrics) -> Vec<LevelReport> {
         let unit = |watched: &Watched| {
             let metric = metrics.table.model.metric(watched.metrics[0]);
@@ -165,7 +167,7 @@ impl Levels {
 }
 
 impl LevelReport {
-    /// Time below, between and above two limits, in s. A bin belongs where its middle is.
+    /// Returns the time below, between and above two limits, in s. A bin counts where its middle lies.
     pub fn thirds(&self, low: f64, high: f64) -> [f64; 3] {
         self.bins.iter().fold([0.0; 3], |mut thirds, (from, to, seconds)| {
             let middle = f64::midpoint(*from, *to);
@@ -175,11 +177,12 @@ impl LevelReport {
     }
 }
 
-/// What is known about the most of a bandwidth of one socket, in its unit. Sockets are taken to have equal shares.
+/// Returns the known maxima of a bandwidth of one socket, in its unit. Sockets are assumed to have equal
+/// shares.
 pub(super) fn maxima(header: &IoHeader, sockets: f64, name: &str) -> Vec<(f64, Basis)> {
     let report = &header.plan.report;
     match name {
-        // A share of what the link could carry.
+        // A share of the link's capacity.
         "upi.utilization" => vec![(100.0, Basis::Specification)],
         "dram.bandwidth" => {
             let specified = header.platform.memory.bytes_per_second_max.known().map(|bytes| bytes / 1e9);
@@ -194,7 +197,7 @@ pub(super) fn maxima(header: &IoHeader, sockets: f64, name: &str) -> Vec<(f64, B
     }
 }
 
-/// Rows of memory's bandwidth → rows of how much of the most that is, for sockets and everything.
+/// Returns rows of memory bandwidth as a share of its maximum, for sockets and the platform.
 pub(super) fn utilization(rows: &[Row], header: &IoHeader, sockets: f64) -> Vec<Row> {
     let known = maxima(header, sockets, "dram.bandwidth");
     let best = known.iter().max_by_key(|(_, basis)| *basis);

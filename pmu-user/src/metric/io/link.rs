@@ -1,8 +1,8 @@
-//! How much of what a PCIe link can carry is carried.
+//! Utilization of a PCIe link.
 //!
-//! The cookbook divides the bytes of both directions by twice the raw line rate, so that one direction alone, filled to the brim,
-//! reads 50 %, and encoding looks like idle time. Those figures keep their names; beside them each direction is put in
-//! relation to its own rate, raw and as the line's coding leaves it for packets.
+//! The cookbook divides the bytes of both directions by twice the raw line rate. One direction alone, fully
+//! used, reads 50 %, and encoding looks like idle time. Those figures keep their names. In addition, each
+//! direction is related to its own rate, raw and as the line's coding leaves it for packets.
 
 use serde::Deserialize;
 
@@ -15,61 +15,61 @@ use crate::{
     },
 };
 
-/// A link as it is trained: what `current_link_speed` and `current_link_width` of its device say.
+/// Link as it is trained, from `current_link_speed` and `current_link_width` of its device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Link {
-    /// `16.0 GT/s PCIe`; `Unknown` if the kernel does not know.
+    /// Speed, such as `16.0 GT/s PCIe`; `Unknown` if the kernel cannot determine it.
     pub speed: Option<String>,
-    /// Lanes; 0 while nothing is connected.
+    /// Number of lanes, 0 while nothing is connected.
     pub width: Option<u32>,
 }
 
-/// A speed that is neither known nor said to be unknown.
+/// Speed that is neither valid nor stated as unknown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a link speed, as `16.0 GT/s PCIe` is one")]
 pub struct SpeedError(String);
 
-/// What a link can carry in one direction.
+/// Capacity of a link in one direction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {
     /// Bits on the line, in MB/s.
     pub raw_mb_s: f64,
-    /// What of it is left for packets (`raw` without the line's coding), in MB/s.
+    /// Rate that is left for packets (`raw` without the line's coding), in MB/s.
     pub coded_mb_s: f64,
 }
 
-/// Bandwidths of what is behind a link, in MB/s.
+/// Bandwidths of the devices behind a link, in MB/s.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Traffic {
-    /// The device reads memory.
+    /// Reads of memory by the device.
     pub inbound_read: Value,
-    /// The device writes memory.
+    /// Writes of memory by the device.
     pub inbound_write: Value,
-    /// CPUs read the device.
+    /// Reads of the device by CPUs.
     pub outbound_read: Value,
-    /// CPUs write to the device.
+    /// Writes to the device by CPUs.
     pub outbound_write: Value,
 }
 
 /// A figure about a link.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// Its name.
+    /// Name of the figure.
     pub name: &'static str,
     /// Unit of its value.
     pub unit: Unit,
-    /// Whose definition it is.
+    /// Source of its definition.
     pub definition: &'static str,
-    /// Its value.
+    /// Value of the figure.
     pub value: Value,
 }
 
 impl Link {
-    /// What it can carry in one direction, or why that is not known.
+    /// Returns the capacity in one direction, or why it is not known.
     ///
     /// # Errors
     ///
-    /// The speed is no speed at all.
+    /// The speed is not a link speed.
     pub fn rate(&self) -> Result<Result<Rate, String>, SpeedError> {
         let text = self.speed.as_deref().unwrap_or_default().trim();
         let speed = Speed::parse(text);
@@ -82,11 +82,11 @@ impl Link {
 }
 
 impl Rate {
-    /// What a trained link can carry.
+    /// Returns the capacity of a trained link.
     ///
     /// # Errors
     ///
-    /// What of it is not known.
+    /// The speed or the width is not known.
     pub fn of(trained: &link::Rate) -> Result<Self, String> {
         let unknown = |what: &str| format!("the {what} of the link is not known");
         let speed = trained.speed.ok_or_else(|| unknown("speed"))?;
@@ -96,10 +96,10 @@ impl Rate {
     }
 }
 
-/// What of a rate something is compared with.
+/// Selector of the rate that is the maximum.
 type Max = fn(&Rate) -> f64;
 
-/// All figures about a link, in the order of reports.
+/// Returns all figures about a link, in the order of reports.
 pub fn figures(rate: &Result<Rate, String>, traffic: &Traffic) -> Vec<Figure> {
     let Traffic { inbound_read, inbound_write, outbound_read, outbound_write } = traffic;
     let to_device = [inbound_read, outbound_write];
@@ -130,8 +130,8 @@ pub fn figures(rate: &Result<Rate, String>, traffic: &Traffic) -> Vec<Figure> {
     ]
 }
 
-/// What parts are of `max_mb_s` together, in percent. The first part that is missing makes it missing; errors of all parts may
-/// go the same way.
+/// Returns the sum of `parts` in percent of `max_mb_s`. The first missing part makes it missing. Errors of
+/// all parts may have the same sign.
 fn share(parts: &[&Value], max_mb_s: Result<f64, &String>) -> Value {
     let nothing = Known { estimate: 0.0, low: 0.0, high: 0.0, coverage: 1.0, how: How::Counted };
     let mut sum = nothing;

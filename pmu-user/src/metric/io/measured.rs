@@ -1,8 +1,8 @@
-//! What the uncore PMUs of one scope counted, added up.
+//! Counts of the uncore PMUs of one scope, added up.
 //!
-//! Uncore PMUs of a kind are multiplexed in step, so their slices are added up and estimated as one; kinds are estimated apart, since
-//! their turns have nothing to do with each other. What one of the uncore PMUs did not count has no sum: the others' would be too
-//! low, and nobody could see it.
+//! Uncore PMUs of a kind are multiplexed in step, so their slices are added up and estimated as one. Kinds
+//! are estimated separately, since their turns are unrelated. A group that one of the uncore PMUs did not
+//! count has no sum: that of the others would be too low, without any sign of it.
 
 use std::{borrow::Cow, cell::RefCell, collections::BTreeMap, rc::Rc};
 
@@ -17,8 +17,8 @@ use crate::{
     plan::io::{IoPlan, UncoreInstance, UncoreKind},
 };
 
-/// What the uncore PMUs of a plan counted in an interval. The same uncore PMUs are asked about again and again, for a stack, its parts and
-/// the devices behind them: what was once added up is kept.
+/// Counts of the uncore PMUs of a plan in an interval. The same uncore PMUs are queried for a stack, its
+/// parts and the devices behind them, so sums are cached.
 #[derive(Debug)]
 pub(super) struct UncoreCounts<'a> {
     pub(super) plan: &'a IoPlan,
@@ -26,18 +26,19 @@ pub(super) struct UncoreCounts<'a> {
     known: RefCell<BTreeMap<Instances, Rc<Sum>>>,
 }
 
-/// A kind of the plan, and which of its uncore PMUs.
+/// Kind of the plan, and indexes of its uncore PMUs.
 type Instances = (u32, Vec<u32>);
 
-/// What the uncore PMUs of one scope counted.
+/// Counts of the uncore PMUs of one scope.
 #[derive(Clone, Debug)]
 pub(super) struct Measured {
     pub(super) estimates: Estimates,
-    /// Kinds of the plan that the scope has uncore PMUs of: where its events begin, and how many uncore PMUs were added up.
+    /// Kinds of the plan with uncore PMUs in the scope: index of the first event, and number of uncore PMUs
+    /// added up.
     pub(super) kinds: BTreeMap<u32, (usize, usize)>,
-    /// Time that totals are over once they are multiplied by their [`Window::factor`], in s: that of the kind that counted longest.
+    /// Time in s of totals multiplied by their [`Window::factor`]: that of the kind that counted longest.
     pub(super) seconds: f64,
-    /// By event.
+    /// Windows by event.
     windows: Vec<Window>,
     /// Length of the interval, in s.
     interval: f64,
@@ -49,19 +50,19 @@ struct Sum {
     estimates: Estimates,
     /// Uncore PMUs that counted anything.
     instances: usize,
-    /// Time that these counted for, each of them, in s.
+    /// Mean time for which each of these counted, in s.
     seconds: f64,
-    /// By event.
+    /// Windows by event.
     windows: Vec<Window>,
 }
 
 impl<'a> UncoreCounts<'a> {
-    /// What was counted in `interval`.
+    /// Returns the counts of `interval`, with nothing added up yet.
     pub(super) const fn new(plan: &'a IoPlan, interval: &'a IoInterval) -> Self {
         Self { plan, interval, known: RefCell::new(BTreeMap::new()) }
     }
 
-    /// Adds up what the uncore PMUs counted that `belongs`.
+    /// Adds up the counts of the uncore PMUs selected by `belongs`.
     pub(super) fn measured(&self, belongs: impl Fn(&UncoreKind, &UncoreInstance) -> bool) -> Measured {
         let (mut first, mut kinds, mut parts) = (0, BTreeMap::new(), Vec::new());
         let mut seconds: f64 = 0.0;
@@ -102,12 +103,12 @@ impl<'a> UncoreCounts<'a> {
 }
 
 impl Measured {
-    /// What an event's total is multiplied by to be over [`Measured::seconds`].
+    /// Returns the factor that scales an event's total to [`Measured::seconds`].
     pub(super) fn factor(&self, event: EventIndex) -> f64 {
         self.windows.get(event.0).map_or(1.0, |window| window.factor)
     }
 
-    /// `known`, which was computed from these events, as a number of the whole interval.
+    /// Converts `known`, computed from these events, to a value of the whole interval.
     pub(super) fn of_interval(&self, known: Known, events: &[EventIndex]) -> Known {
         let windows = events.iter().filter_map(|event| self.windows.get(event.0).copied());
         of_interval(known, windows, self.interval)
@@ -146,7 +147,7 @@ impl Sum {
     }
 }
 
-/// Slices of all uncore PMUs of a kind, of which so many counted anything, as those of one.
+/// Returns the slices of all uncore PMUs of a kind as those of one. `count` of them counted anything.
 fn added_up<'a>(
     instances: &[OneInstance<'a>],
     count: usize,
@@ -157,7 +158,8 @@ fn added_up<'a>(
     }
     let mut rows = sums(instances.iter().flat_map(|one| one.readings.rows));
     for row in &mut rows {
-        // Turns that some uncore PMUs had nothing in are as long as the others: what the others say of all the time rests on it.
+        // Turns that are empty on some uncore PMUs are as long as the others. Estimates over the whole time
+        // depend on it.
         let missed = row.group.and_then(|group| silent.get(group as usize)).map_or(0, Vec::len);
         let counted = instances.len() - missed;
         if missed > 0 && counted > 0 {
@@ -167,7 +169,7 @@ fn added_up<'a>(
     Cow::Owned(rows)
 }
 
-/// By group: uncore PMUs that counted nothing of it.
+/// Returns, by group, the uncore PMUs that counted nothing of it.
 fn silent<'a>(groups: usize, instances: &[OneInstance<'a>]) -> Vec<Vec<&'a UncoreInstance>> {
     let mut silent = vec![Vec::new(); groups];
     for one in instances {
@@ -184,7 +186,7 @@ fn silent<'a>(groups: usize, instances: &[OneInstance<'a>]) -> Vec<Vec<&'a Uncor
     silent
 }
 
-/// Why a group has no sum, if some of the uncore PMUs counted it and others did not.
+/// Returns why a group has no sum, if some of the uncore PMUs counted it and others did not.
 fn why(silent: &[&UncoreInstance], instances: usize) -> Option<String> {
     let (first, others) = silent.split_first().filter(|_| silent.len() < instances)?;
     let more = match others.len() {
@@ -212,11 +214,11 @@ mod tests {
         table::io::load,
     };
 
-    /// Any other event counts as often as the last says.
+    /// Rates by part of an event's name. The last entry stands for all other events.
     const RATES: [(&str, u64); 3] =
         [("CAS_COUNT.RD", 100_000_000), ("CAS_COUNT.WR", 50_000_000), ("", 7_000_000)];
 
-    /// What two memory controllers counted in 3 s, without the slices that `lacks` picks.
+    /// Returns drains of 3 s of two memory controllers, without the slices that `lacks` selects.
     fn drains(header: &IoHeader, lacks: impl Fn(&UncoreSlice) -> bool) -> Vec<IoDrain> {
         let mut drains = steady(header, 3, &RATES);
         drains.iter_mut().for_each(|drain| drain.uncore.retain(|slice| !lacks(slice)));

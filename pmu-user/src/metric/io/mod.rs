@@ -1,5 +1,5 @@
-//! Metrics of I/O: what uncore PMUs counted → numbers of parts, stacks, channels, links, sockets and devices, each
-//! with its interval; offline, from counts that somebody else has counted.
+//! I/O metrics: values of parts, stacks, channels, links, sockets and devices from uncore PMU counts, each
+//! with its interval. `offline` computes them from counts that were collected elsewhere.
 
 mod apportion;
 mod check;
@@ -46,40 +46,41 @@ use self::{
 };
 use crate::{drain::Owner, table::unit::Unit};
 
-/// How a metric of a table is computed.
+/// Formula of a metric in a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FormulaText {
-    /// The metric's name.
+    /// Name of the metric.
     pub metric: String,
     /// Unit of its value.
     pub unit: Unit,
-    /// [`Model::formula_of`](crate::table::model::Model::formula_of).
+    /// Text of the formula: [`Model::formula_of`](crate::table::model::Model::formula_of).
     pub text: String,
 }
 
-/// What an interval says. Plain data; views only choose words and columns.
+/// Report of one interval as plain data. Views choose only words and columns.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct IoReport {
     /// Start, in ns since counting started.
     pub from_ns: u64,
     /// Length in ns.
     pub length_ns: u64,
-    /// Time over which block requests and packets were counted, in ns: their rows are read a moment after the others.
+    /// Time over which block requests and packets were counted, in ns: their rows are read a moment after the
+    /// others.
     pub traffic_ns: u64,
-    /// Every number.
+    /// Rows of all subjects.
     pub rows: Vec<Row>,
-    /// Numbers of programs, of processes that have rows in `rows`.
+    /// Rows of programs, summed over processes that have rows in `rows`.
     pub programs: Vec<Row>,
-    /// Processes that share a row, with the program that it is of.
+    /// Processes that share a row, with the program of that row.
     pub members: BTreeMap<Owner, Owner>,
-    /// What owners are ordered by, most first, where that was asked for.
+    /// Sort key of each owner, largest first. Empty unless an order was requested.
     pub order: BTreeMap<Owner, f64>,
-    /// For how long bandwidths were at which level; only of the whole run.
+    /// Time of bandwidths at each level. Set for the whole run only.
     pub levels: Vec<Level>,
-    /// Where each port is counted, and what its traffic says to that; only of the whole run.
+    /// Part that counts each port, and whether its traffic agrees. Set for the whole run only.
     pub maps: Vec<MapReport>,
-    /// Counters that always run, held against metrics.
+    /// Comparisons of free-running counters with metrics.
     pub checks: Vec<Check>,
-    /// The table's formulas of metrics that have numbers; only of the whole run.
+    /// Formulas of the table for metrics that have values. Set for the whole run only.
     pub formulas: Vec<FormulaText>,
 }

@@ -1,4 +1,4 @@
-//! Counts of uncore PMUs out of a file → every I/O metric of a platform, and how full a link was.
+//! I/O metrics of a platform and the utilization of a link, from uncore PMU counts in a file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,65 +16,65 @@ use crate::{
     },
 };
 
-/// Names of events that a reason lists before it only counts.
+/// Number of event names that a reason lists. Further ones are only counted.
 const NAMED_MAX: usize = 3;
 
-/// What a file of counts says.
+/// Contents of a file of counts.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct IoCounts {
-    /// How long was counted.
+    /// Time of counting in s.
     pub seconds: f64,
-    /// The link that all of it went through, if utilisation is asked for.
+    /// Link that carried all of the traffic, if utilization is requested.
     #[serde(default)]
     pub link: Option<Link>,
-    /// By event; `null` if it was not counted.
+    /// Counts by event, `null` if the event was not counted.
     pub counts: BTreeMap<String, Option<f64>>,
 }
 
-/// A file that cannot be computed with.
+/// Error in a file of counts.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum IoCountsError {
-    /// Nothing can be counted in that time.
+    /// Time in which nothing can be counted.
     #[error("`seconds` must be more than 0, not {0}")]
     Seconds(f64),
-    /// No counter counts that.
+    /// Count that no counter can have.
     #[error("`{0}` cannot be {1}: a count is 0 or more")]
     Count(String, f64),
-    /// The link.
+    /// Speed of the link.
     #[error("link: {0}")]
     Speed(#[from] SpeedError),
 }
 
-/// Every metric, and what of the file nobody needed.
+/// Metrics of a file, and events of it that were not used.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Evaluated {
-    /// Metrics of the table, what its platforms cannot have, then figures about the link.
+    /// Metrics of the table, metrics that its platforms cannot measure, then figures about the link.
     pub metrics: Vec<EvaluatedMetric>,
-    /// Events that the table does not know.
+    /// Events that the table does not contain.
     pub unknown: Vec<String>,
 }
 
-/// One metric.
+/// Metric with its value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EvaluatedMetric {
-    /// Its name.
+    /// Name of the metric.
     pub name: String,
     /// Unit of its value.
     pub unit: Unit,
-    /// What it can be computed for: `part`, `stack`, …; `link` for figures about the link.
+    /// Scope for which it can be computed: `part`, `stack`, …; `link` for figures about the link.
     pub scope: String,
-    /// Whose definition it is, `cookbook` or another source.
+    /// Source of the definition: `cookbook` or another one.
     pub definition: String,
-    /// Its value.
+    /// Value of the metric.
     pub value: Value,
 }
 
-/// Computes every metric of `table`. An event that is not in the file, or `null` there, makes what needs it missing: that a part
-/// was not counted does not mean that nothing went through it.
+/// Computes every metric of `table`. An event that is absent from the file or `null` makes each metric
+/// missing that needs it: a part that was not counted may still have had traffic.
 ///
 /// # Errors
 ///
-/// The time, a count or the link's speed cannot be.
+/// The time, a count or the speed of the link is invalid.
 pub fn evaluate(table: &IoTable, counted: &IoCounts) -> Result<Evaluated, IoCountsError> {
     if !(counted.seconds > 0.0 && counted.seconds.is_finite()) {
         return Err(IoCountsError::Seconds(counted.seconds));
@@ -108,7 +108,8 @@ pub fn evaluate(table: &IoTable, counted: &IoCounts) -> Result<Evaluated, IoCoun
     Ok(Evaluated { metrics, unknown })
 }
 
-/// Every metric that can be computed for `of` from counts by operand over `seconds`; NaN is a count that is not known.
+/// Returns every metric that can be computed for `of` from counts by operand over `seconds`. NaN is an
+/// unknown count.
 pub fn values(table: &IoTable, counts: &[f64], seconds: f64, of: Of) -> Vec<EvaluatedMetric> {
     let asked = Asked::new(table, if of == Of::All { ScopeClass::Whole } else { ScopeClass::Part });
     let counts = table.counts_of(counts, of);
@@ -130,7 +131,7 @@ pub fn values(table: &IoTable, counts: &[f64], seconds: f64, of: Of) -> Vec<Eval
     asked.metrics.iter().map(evaluated).collect()
 }
 
-/// Which operands of a metric were not counted, if any.
+/// Returns a list of the operands of a metric that were not counted, if any.
 fn uncounted(table: &IoTable, counts: &[f64], operands: &[u32]) -> Option<String> {
     let unknown = |operand: &&u32| counts.get(**operand as usize).is_none_or(|count| count.is_nan());
     let missing: Vec<&str> =
@@ -144,7 +145,7 @@ fn uncounted(table: &IoTable, counts: &[f64], operands: &[u32]) -> Option<String
     }
 }
 
-/// Counts by operand: by the exact name, else in any case.
+/// Returns the counts by operand, matched by the exact name, else regardless of case.
 fn named(table: &IoTable, counts: &BTreeMap<String, Option<f64>>, used: &mut BTreeSet<String>) -> Vec<f64> {
     let small: BTreeMap<String, &String> =
         counts.keys().map(|name| (name.to_ascii_lowercase(), name)).collect();
@@ -152,13 +153,13 @@ fn named(table: &IoTable, counts: &BTreeMap<String, Option<f64>>, used: &mut BTr
         let found = counts.get_key_value(name).map(|(name, _)| name);
         found.or_else(|| small.get(&name.to_ascii_lowercase()).copied())
     };
-    // An event that no formula uses is known all the same.
+    // An event that no formula uses is still known.
     used.extend(table.model.events.iter().filter_map(|event| of(&event.name)).cloned());
     let value = |name: &String| of(name).and_then(|name| counts[name]).unwrap_or(f64::NAN);
     table.model.operands.iter().map(value).collect()
 }
 
-/// What went through the link. Where completions of CPUs' reads are not counted, their requests are.
+/// Returns the traffic of the link. If completions of CPU reads are not counted, their requests are used.
 fn traffic(metrics: &[EvaluatedMetric]) -> Traffic {
     let find = |names: &[&str]| {
         let found = names.iter().find_map(|name| metrics.iter().find(|metric| metric.name == *name));
@@ -223,7 +224,7 @@ mod tests {
         assert_eq!(evaluated.unknown, [""; 0], "names are taken in any case");
     }
 
-    /// Ice Lake, with `count(part)` read and written by each part.
+    /// Returns counts of Ice Lake, with `count(part)` read and written by each part.
     fn parts(table: &IoTable, count: impl Fn(u32) -> f64) -> Vec<f64> {
         let part = |event: &String| crate::table::io::part_of(event).map_or(f64::NAN, &count);
         table.model.operands.iter().map(part).collect()
@@ -283,7 +284,7 @@ mod tests {
         assert_eq!(speed.to_string(), "link: `fast` is not a link speed, as `16.0 GT/s PCIe` is one");
     }
 
-    /// What is said about a metric by name; none if it is no answer to this question.
+    /// Returns the value of a metric by name, or none if it does not apply to `of`.
     fn answer(table: &IoTable, counts: &[f64], seconds: f64, of: Of, name: &str) -> Option<Value> {
         let evaluated = values(table, counts, seconds, of);
         evaluated.into_iter().find(|metric| metric.name == name).map(|metric| metric.value)

@@ -1,6 +1,6 @@
-//! What every owner moved, of all devices together: one row that stands beside what its tasks did.
+//! I/O of every owner over all devices: one row that is shown next to the row of its tasks.
 //!
-//! A disk that is made of others, and an interface that stands on others, would count what those count again: they are left out.
+//! Stacked disks and interfaces are left out, because they would count the bytes of those below them again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,16 +26,16 @@ const OPERATIONS: [(Operation, Metric, Metric); 2] = [
     (Operation::Write, BLOCK_WRITE_BW, BLOCK_WRITE_LATENCY),
 ];
 
-/// What one owner moved.
+/// Requests and packets of one owner.
 #[derive(Default)]
 struct Moved {
-    /// As [`OPERATIONS`].
+    /// Requests in the order of [`OPERATIONS`].
     requests: [Requests; 2],
-    /// Bytes, as [`DIRECTIONS`].
+    /// Bytes in the order of [`DIRECTIONS`].
     packets: [f64; 2],
 }
 
-/// A row for each owner and metric, of what it moved at all.
+/// Returns a row for each owner and metric with requests or bytes.
 pub(super) fn rows(traffic: &TrafficInterval, names: Names<'_>) -> Vec<Row> {
     let mut rows = Vec::new();
     for (owner, moved) in owners(traffic, names) {
@@ -83,7 +83,7 @@ fn owners(traffic: &TrafficInterval, names: Names<'_>) -> BTreeMap<Owner, Moved>
     owners
 }
 
-/// Disks and interfaces that are made of others.
+/// Disks and interfaces that are stacked on others.
 struct Above<'a> {
     disks: BTreeSet<(u32, u32)>,
     interfaces: BTreeSet<&'a [u8]>,
@@ -144,7 +144,7 @@ mod tests {
         header
     }
 
-    /// Reads of two cgroups in a second: of 2 MB through a mapped disk, and of 1 MB.
+    /// Returns reads of two cgroups in a second: of 2 MB through a mapped disk, and of 1 MB.
     fn traffic() -> TrafficInterval {
         let read = |(major, minor), cgroup, bytes| {
             let (device, whose) = (DeviceNumber { major, minor }, Whose::Cgroup(CgroupId(cgroup)));
@@ -155,7 +155,7 @@ mod tests {
         TrafficInterval { duration_ns: 1_000_000_000, block: block.into(), ..TrafficInterval::default() }
     }
 
-    /// What each cgroup read, in MB/s.
+    /// Returns the read bandwidth of each cgroup, in MB/s.
     fn read(descend: Descend) -> Vec<(u64, f64)> {
         let header = header(descend);
         let mut ledger = IoLedger::new(&header.plan);

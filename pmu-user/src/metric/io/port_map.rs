@@ -1,8 +1,9 @@
-//! Does the traffic agree with the map? What disks and interfaces behind a port moved, tick by tick, should rise and fall with
-//! what the port's part of a stack counted.
+//! Agreement of traffic with the map. Bytes of the disks and interfaces behind a port should rise and fall,
+//! tick by tick, with the counts of the port's part of a stack.
 //!
-//! Parts that are multiplexed are counted in both directions, and only where a device is known behind them. Where counters always
-//! run, what came from a port is held against what came in at every part there is, so that a port that nobody mapped is found.
+//! Multiplexed parts are counted in both directions, and only where a device is known behind them. Inbound
+//! bytes of a port are compared with the free-running counters of every part, if there are any, so that an
+//! unmapped port is found.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,36 +28,38 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// Metrics whose sum is what the devices behind a part moved. A part of which one is missing was not counted.
+/// Metrics whose sum is the traffic of the devices behind a part. If one is missing, the part was not
+/// counted.
 const INBOUND: [&str; 2] = ["pcie.inbound_read_bw", "pcie.inbound_write_bw"];
-/// What CPUs moved through it: little, beside what devices do, so it may be missing.
+/// Metrics of CPU accesses through a part. They are small compared with device traffic, so they may be
+/// missing.
 const OUTBOUND: [&str; 2] = ["pcie.outbound_read_bw", "pcie.outbound_write_bw"];
 
 /// Bytes of ports and of parts, compared tick by tick.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Agreement {
-    /// In both directions, by events that are multiplexed.
+    /// Bytes in both directions, by multiplexed events.
     by_turns: Comparison<Bdf, Part>,
-    /// What came from devices, by counters that always run: each by its index.
+    /// Bytes from devices, by free-running counters, each identified by its index.
     inbound: Comparison<Bdf, usize>,
     inlets: Vec<Inlet>,
 }
 
-/// What is known about where a port is counted.
+/// Mapping of a port to the part that counts it, and whether its traffic agrees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapReport {
-    /// The port.
+    /// Address of the port.
     pub port: Bdf,
-    /// What stands behind it.
+    /// Names of the devices behind the port.
     pub names: Untrusted,
-    /// Part and uncore PMU, and who says so; or why nobody does.
+    /// Part and uncore PMU with the source of the mapping, or why it is unknown.
     pub map: String,
-    /// What the traffic says to that.
+    /// Verdict of the traffic on the mapping.
     pub traffic: String,
 }
 
 impl Agreement {
-    /// Nothing yet, for a run that counts what `plan` says.
+    /// Returns an empty comparison for a run of `plan`.
     pub(super) fn new(plan: &IoPlan) -> Self {
         Self { inlets: Inlet::all(plan), ..Self::default() }
     }
@@ -95,7 +98,7 @@ impl Agreement {
         }
     }
 
-    /// What the map says of each port, and what the traffic says to that.
+    /// Returns the mapping of each port, and the verdict of its traffic.
     pub(super) fn report(&self, names: Names<'_>) -> Vec<MapReport> {
         let mut learned = names.platform.clone();
         let (by_turns, inbound) = (self.by_turns(), self.inbound());
@@ -110,7 +113,7 @@ impl Agreement {
         let report = |((port, taught), traffic): ((&Port, &Port), String)| MapReport {
             port: port.bdf,
             names: super::names(names.platform, port),
-            // What nobody knew is as it was learned. Of the rest it is said what the run went by.
+            // An unmapped port is reported as it was learned, any other port as the run used it.
             map: match is_mapped(names.platform, port) {
                 true => map(names.platform, port),
                 false => map(&learned, taught),
@@ -146,7 +149,7 @@ enum By {
     Inlets,
 }
 
-/// What a comparison says of a port.
+/// Result of a comparison for a port.
 #[derive(Clone, Debug)]
 struct Said {
     by: By,
@@ -158,7 +161,7 @@ impl Said {
         matches!(self.verdict, Verdict::Inferred { .. })
     }
 
-    /// Adds it to what is known, and says what it did there.
+    /// Adds the result to the learned map, and returns its effect in words.
     fn words(&self, learned: &mut Platform, port: Bdf) -> String {
         match (&self.verdict, self.by) {
             (Verdict::Unknown(why), By::Turns) => format!("says nothing: {why}"),
@@ -173,8 +176,8 @@ impl Said {
     }
 }
 
-/// The comparison that speaks of a port. One that is mapped was counted in both directions, which tells more; where one is that
-/// nobody mapped, only counters of every part can tell.
+/// Returns the comparison to report for a port. A mapped port was counted in both directions, which is more
+/// conclusive. Only counters of every part can locate an unmapped port.
 fn spokesman<'a>(
     platform: &Platform,
     port: &Port,
@@ -189,12 +192,12 @@ fn spokesman<'a>(
     something.or(by_turns)
 }
 
-/// Is it known which parts of which uncore PMU count a port?
+/// Returns whether the uncore PMU and the parts that count a port are known.
 fn is_mapped(platform: &Platform, port: &Port) -> bool {
     unit(platform, port).is_some() && port.parts.value().is_some()
 }
 
-/// Bytes that a part of an uncore PMU counted in both directions, if it was counted.
+/// Returns the bytes that a part of an uncore PMU counted in both directions, if it was counted.
 fn counted(metrics: &IoMetrics, measured: &Measured, part: u32) -> Option<f64> {
     let values = metrics.evaluate(measured, ScopeClass::Part, Of::Part(part));
     let bytes = |name: &&str| {
@@ -249,7 +252,7 @@ mod tests {
         let header = always_running();
         let (plan, metrics) = (&header.plan, IoMetrics::new(load("icelakex").unwrap(), &header.plan));
         let unit = header.platform.stacks[0].unit.value().unwrap();
-        // Bytes of a tick in which the groups with such events did not count.
+        // Returns the bytes of a tick in which the groups with such events did not count.
         let without = |word: &str| {
             let rates = [("OF_CPU.MEM_READ", 50_000_000), ("MEM_WRITE", 25_000_000), ("CMPD", 250_000)];
             let mut drain = steady(&header, 1, &rates).remove(0);

@@ -1,7 +1,7 @@
-//! From an interval to the report of `pmbpf io`: every number of everything that was counted, or the reason why it is missing.
+//! Report of `pmbpf io` for an interval: every value that was counted, or the reason why it is missing.
 //!
-//! Only the report of a whole run says, because it takes every tick, for how long bandwidths were at which level, whether the traffic agrees
-//! with the map, and how often counters that always run did with metrics.
+//! Some results need every tick, so only the report of a whole run has them: time of bandwidths at each
+//! level, agreement of traffic with the map, and agreement of free-running counters with metrics.
 
 #[cfg(test)]
 mod tests;
@@ -31,14 +31,14 @@ use crate::{
     },
 };
 
-/// A run's tables, ready to be evaluated for any interval.
+/// Tables of a run, ready to be evaluated for any interval.
 #[derive(Clone, Debug)]
 pub struct Prepared<'a> {
-    /// The run.
+    /// Header of the run.
     pub header: &'a IoHeader,
     sockets: f64,
     pub(super) metrics: Option<IoMetrics>,
-    /// Devices that IOMMUs count for by themselves.
+    /// Devices that an IOMMU counts separately.
     requesters: Requesters,
     places: Vec<Scope>,
 }
@@ -57,7 +57,7 @@ impl<'a> Prepared<'a> {
         Ok(Self { header, sockets, metrics, requesters: Requesters::new(plan)?, places: places(plan) })
     }
 
-    /// Rows of what uncore PMUs counted: of devices and what of them is whose, then of scopes.
+    /// Returns rows of uncore PMU counts: of devices with the shares of their owners, then of scopes.
     fn rows(&self, ledger: &IoLedger, counts: &UncoreCounts<'_>, names: Names<'_>) -> Vec<Row> {
         let (plan, platform) = (&self.header.plan, &self.header.platform);
         let mut rows = self.requesters.rows(counts, names, &ledger.owned);
@@ -90,7 +90,7 @@ impl IoReport {
         rows.extend(traffic.iter().flat_map(|traffic| owners::rows(traffic, names)));
         Self {
             from_ns: interval.from_ns,
-            // A recording may hold anything, drains in disorder too.
+            // A recording may hold anything, including drains out of order.
             length_ns: interval.to_ns.saturating_sub(interval.from_ns),
             traffic_ns: interval.traffic.as_ref().map_or(0, |traffic| traffic.duration_ns),
             rows: chosen(rows, &header.plan.report, &header.platform),
@@ -105,7 +105,7 @@ impl IoReport {
     }
 }
 
-/// What the interval, or the run until now, turned out to lack.
+/// Returns what turned out to be missing in the interval or in the run so far.
 pub fn missing(prepared: &Prepared<'_>, ledger: &IoLedger, interval: &IoInterval) -> Vec<Absent> {
     let partly = groups::missing(&interval.groups);
     let never = |absent: &&Absent| !partly.iter().any(|partly| partly.what == absent.what);
@@ -119,24 +119,25 @@ pub fn missing(prepared: &Prepared<'_>, ledger: &IoLedger, interval: &IoInterval
     untold.chain(&partly).cloned().chain(unseen).chain(ledger.last.gone.iter().cloned()).collect()
 }
 
-/// What was lost in the interval, by reason.
+/// Returns the losses of the interval, by reason.
 pub fn losses(interval: &IoInterval) -> impl Iterator<Item = (&String, &u64)> {
     let of_traffic = interval.traffic.iter().flat_map(|traffic| traffic.losses.iter().chain(&traffic.missed));
     interval.losses.iter().chain(of_traffic)
 }
 
-/// Ticks so far.
+/// State accumulated over the ticks of a run.
 #[derive(Clone, Debug)]
 pub struct History {
     levels: Levels,
-    /// None where no stack is counted: the host's summary says why, once.
+    /// Agreement of traffic with the map. None where no stack is counted: the host's summary gives the
+    /// reason, once.
     agreement: Option<Agreement>,
-    /// Of the intervals that are reported, if there are any.
+    /// Verdicts of checks, by reported interval if there are any, else by tick.
     ticks: Ticks,
 }
 
 impl History {
-    /// Nothing yet, for a run that counts what `plan` says.
+    /// Returns an empty history for a run of `plan`.
     pub fn new(plan: &IoPlan) -> Self {
         let agreement = plan.counts_stacks().then(|| Agreement::new(plan));
         Self { levels: Levels::default(), agreement, ticks: Ticks::default() }
@@ -147,7 +148,7 @@ impl History {
         let (header, Some(metrics)) = (prepared.header, &prepared.metrics) else { return };
         self.levels.add(metrics, &header.plan, tick);
         let counts = UncoreCounts::new(&header.plan, tick);
-        // The first drain of traffic has nothing before it.
+        // The first drain of traffic has no predecessor.
         let traffic = tick.traffic.as_ref().filter(|traffic| traffic.duration_ns > 0);
         if let (Some(agreement), Some(traffic)) = (&mut self.agreement, traffic) {
             agreement.add(metrics, &counts, Names::new(header, ledger), traffic);
@@ -157,12 +158,12 @@ impl History {
         }
     }
 
-    /// Adds an interval that is reported.
+    /// Adds a reported interval.
     pub fn add_interval(&mut self, report: &IoReport) {
         self.ticks.add(&report.checks);
     }
 
-    /// The report of the whole run, in which `total` was counted.
+    /// Returns the report of the whole run, over which `total` was counted.
     pub fn report(&self, prepared: &Prepared<'_>, ledger: &IoLedger, total: &IoInterval) -> IoReport {
         let (header, metrics) = (prepared.header, &prepared.metrics);
         let level = |seen: LevelReport| {
@@ -186,7 +187,7 @@ impl History {
     }
 }
 
-/// Formulas of those metrics.
+/// Returns the formulas of `metrics`.
 fn formulas(model: &Model, metrics: &BTreeSet<&str>) -> impl Iterator<Item = FormulaText> {
     let is_wanted = |metric: &&Metric| metrics.contains(metric.name.as_str());
     model.metrics.iter().filter(is_wanted).map(|metric| FormulaText {

@@ -1,4 +1,4 @@
-//! What processes of one program moved, as one row, like the row of what their tasks did.
+//! I/O of the processes of one program as one row, like the row of their tasks.
 
 use std::{
     cmp::Reverse,
@@ -20,7 +20,7 @@ use crate::{
 };
 
 impl IoReport {
-    /// Puts processes of one program together: those that share a row of tasks, `of_tasks`, else those of one name.
+    /// Groups processes by program: those that share a row of tasks in `of_tasks`, else those of one name.
     pub(in crate::metric) fn put_together(&mut self, of_tasks: &BTreeMap<Owner, Owner>) {
         let is_program = |of: &Owner| matches!(of, Owner::Program { .. });
         let of_tasks = of_tasks.iter().filter(|(_, of)| is_program(of));
@@ -59,7 +59,8 @@ impl IoReport {
         self.programs.clear();
     }
 
-    /// Leaves out rows of owners that are not to be kept. A program of which only some processes are is shown as these.
+    /// Removes rows of owners that are not kept. A program with only some of its processes kept is shown as
+    /// those processes.
     pub(in crate::metric) fn keep_owners(&mut self, is_kept: &impl Fn(&Owner) -> bool) {
         self.rows.retain(|row| owner_of(row).is_none_or(is_kept));
         let left = incomplete(&self.members, is_kept);
@@ -67,7 +68,8 @@ impl IoReport {
         self.add_up();
     }
 
-    /// Every row, processes of one program together. Owners come in the order that was asked for, else those that moved most first.
+    /// Returns every row, with the processes of one program together. Owners come in the requested order,
+    /// else by bandwidth, highest first.
     pub fn by_program(&self) -> Vec<&Row> {
         let is_apart = |row: &&Row| owner_of(row).is_none_or(|owner| !self.members.contains_key(owner));
         let mut rows: Vec<&Row> = self.rows.iter().filter(is_apart).chain(&self.programs).collect();
@@ -76,7 +78,7 @@ impl IoReport {
         rows
     }
 
-    /// What owners are ordered by, in the order of numbers.
+    /// Returns the sort key of each owner, as an integer in the order of the numbers.
     fn weights(&self, rows: &[&Row]) -> BTreeMap<Owner, u64> {
         let mut weights: BTreeMap<&Owner, f64> = BTreeMap::new();
         if self.order.is_empty() {
@@ -92,12 +94,12 @@ impl IoReport {
                 *weight = weight.max(value);
             }
         }
-        // Those of no number come last. Numbers that are not negative are in the order of their bits.
+        // Owners without a number come last. Numbers that are not negative are in the order of their bits.
         weights.into_iter().map(|(owner, weight)| (owner.clone(), weight.max(0.0).to_bits())).collect()
     }
 }
 
-/// Whose a row is, if it is an owner's.
+/// Returns the owner of a row, if it has one.
 const fn owner_of(row: &Row) -> Option<&Owner> {
     match &row.subject {
         Subject::Owner(owner, _) => Some(owner),
@@ -105,7 +107,7 @@ const fn owner_of(row: &Row) -> Option<&Owner> {
     }
 }
 
-/// A row for each metric of `rows`, which are of one program's processes and of one thing.
+/// Returns a row for each metric of `rows`, which belong to the processes of one program and to one subject.
 fn together(subject: &Subject, rows: &[&Row]) -> Vec<Row> {
     let mut by_metric: Vec<(&str, Vec<&Row>)> = Vec::new();
     for row in rows {
@@ -125,7 +127,7 @@ fn together(subject: &Subject, rows: &[&Row]) -> Vec<Row> {
     found
 }
 
-/// One number of several: a sum of rates, a mean weighted by requests, a distribution of all values.
+/// Combines several values to one: a sum of rates, a mean weighted by requests, a distribution of all values.
 fn number(rows: &[&Row], all: &[&Row]) -> (Value, Option<Distribution>) {
     let missing = || rows.iter().find(|row| row.value.known().is_none()).map(|row| row.value.clone());
     let first = || rows.first().map_or_else(|| Value::exact(0.0), |row| row.value.clone());
@@ -137,7 +139,7 @@ fn number(rows: &[&Row], all: &[&Row]) -> (Value, Option<Distribution>) {
     }
     let weigh = |row: &Row| match row.unit {
         Unit::Bytes => Some(requests(row, all)),
-        // Only requests that were seen from their start can be known to have waited.
+        // Waiting is known only for requests that were seen from their start.
         Unit::Percent => Some(requests(row, all) * seen(row, all)),
         _ => None,
     };
@@ -157,18 +159,18 @@ fn number(rows: &[&Row], all: &[&Row]) -> (Value, Option<Distribution>) {
     (value, None)
 }
 
-/// The row of a metric of the one that `row` is of.
+/// Returns the row of a metric with the same subject as `row`.
 fn beside<'a>(row: &Row, metric: &str, all: &[&'a Row]) -> Option<&'a Row> {
     all.iter().find(|other| other.subject == row.subject && other.metric == metric).copied()
 }
 
-/// Requests a second of the one that `row` is of.
+/// Returns the requests per second of the subject of `row`.
 fn requests(row: &Row, all: &[&Row]) -> f64 {
     let rate = beside(row, BLOCK_REQUESTS_RATE.name, all).and_then(|row| row.value.known());
     rate.map_or(0.0, |known| known.estimate)
 }
 
-/// The share of them that was seen from their start.
+/// Returns the share of these requests that was seen from their start.
 fn seen(row: &Row, all: &[&Row]) -> f64 {
     let latency = beside(row, BLOCK_LATENCY.name, all).and_then(|row| row.distribution.as_deref());
     latency.map_or(0.0, |latency| latency.coverage)
@@ -186,7 +188,7 @@ fn merged(one: &Distribution, other: &Distribution) -> Distribution {
     }
 }
 
-/// Whose the sum of two numbers is.
+/// Returns the label of the sum of two values.
 fn both(one: Label, other: Label) -> Label {
     match (one, other) {
         (Label::Apportioned { share, coverage }, Label::Apportioned { share: more, coverage: least }) => {
@@ -214,7 +216,8 @@ mod tests {
         Owner::Process { pid, born_ns: 7, name: "postgres".into() }
     }
 
-    /// What a process moved: so many requests a second of so many bytes, of which so many waited and a share was seen.
+    /// Returns the rows of a process with `rate` requests per second of `size` bytes. `queued` percent of
+    /// them waited, and the share `seen` was seen from its start.
     fn of(pid: u32, rate: f64, size: f64, queued: f64, seen: f64) -> Vec<Row> {
         let disk = Subject::Disk("vda".into(), "write");
         let row = |metric: &Metric, value: f64| Row {

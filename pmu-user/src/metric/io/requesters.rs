@@ -1,4 +1,4 @@
-//! Devices that their IOMMU counted by themselves: each of their numbers is theirs alone.
+//! Rows of devices that their IOMMU counted separately: each value belongs to one device.
 
 #[cfg(test)]
 mod tests;
@@ -22,29 +22,30 @@ use crate::{
     },
 };
 
-/// What makes them a device's own.
+/// Note on the values of a single device.
 const NOTE: &str =
     "a function's numbers are its own: its IOMMU counts for one requester alone, or has no other";
-/// What an owner of the device has of it; the rest are ratios and latencies, which are nobody's.
+/// Metric that is attributed to the owner of a device. The others are ratios and latencies, which have no
+/// owner.
 const OWNED: &str = "vtd.translation_rate";
 
-/// Metrics of the devices that a plan has IOMMUs count for.
+/// Metrics of the devices for which a plan's IOMMUs count.
 #[derive(Clone, Debug)]
 pub(super) struct Requesters {
     iommus: Vec<Iommu>,
 }
 
-/// One IOMMU.
+/// IOMMU with its devices.
 #[derive(Clone, Debug)]
 struct Iommu {
     /// Name of its counters: the plan has a kind or two of them.
     name: String,
-    /// Its devices, each with what its events mean.
+    /// Devices of the IOMMU, each with the metrics of its events.
     devices: Vec<(Bdf, IoMetrics)>,
 }
 
 impl Requesters {
-    /// Those of a plan.
+    /// Returns the requesters of a plan.
     ///
     /// # Errors
     ///
@@ -59,7 +60,7 @@ impl Requesters {
             let Some(table) = of_iommu(&kinds[0].turns.pmu)? else { continue };
             let requesters = kinds.iter().flat_map(|kind| &kind.requesters);
             let metrics = |bdf: &Bdf| {
-                // The clock is no requester's, and so everyone's.
+                // The clock belongs to no requester, and so to all.
                 let counts = |requester: Option<&Option<Bdf>>| {
                     requester.is_some_and(|requester| requester.is_none_or(|requester| requester == *bdf))
                 };
@@ -74,7 +75,7 @@ impl Requesters {
         Ok(Self { iommus })
     }
 
-    /// What an interval says about each of them, and about those who have one for themselves.
+    /// Returns the rows of an interval for each device and for its exclusive owner.
     pub(super) fn rows(
         &self,
         counts: &UncoreCounts<'_>,
@@ -95,7 +96,7 @@ impl Requesters {
 }
 
 impl Iommu {
-    /// Are these its counters?
+    /// Returns whether the IOMMU has these counters.
     fn has(&self, kind: &UncoreKind) -> bool {
         !kind.is_everybodys() && kind.name == self.name
     }
@@ -137,7 +138,7 @@ impl Iommu {
     }
 }
 
-/// What of it is whose: all of it, if somebody has the device for himself.
+/// Returns the row of the exclusive owner of the device, if it has one.
 fn of_owner(
     rows: &[Row],
     bdf: Bdf,

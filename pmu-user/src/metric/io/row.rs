@@ -1,4 +1,5 @@
-//! A number of I/O: what it is about, whose it is, and what is known. One kind of row for everything, so that every format shows the same.
+//! Row of I/O: subject, attribution and value. All values have one kind of row, so that every format shows
+//! the same.
 
 use crate::{
     drain::Owner,
@@ -10,32 +11,33 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// A number with what it is about.
+/// Value of a metric, with its subject.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// What it is about.
+    /// Subject of the value.
     pub subject: Subject,
-    /// Its metric: `pcie.inbound_read_bw`.
+    /// Name of the metric, such as `pcie.inbound_read_bw`.
     pub metric: String,
-    /// Unit.
+    /// Unit of the value.
     pub unit: Unit,
-    /// The number: of a distribution, its mean.
+    /// Value of the metric: of a distribution, its mean.
     pub value: Value,
-    /// The distribution, if it is one and is known.
+    /// Distribution of the values, if the metric is one and is known.
     pub distribution: Option<Box<Distribution>>,
-    /// Whose it is.
+    /// Attribution of the value.
     pub label: Label,
-    /// What else a reader must know: of what maximum it is a share.
+    /// Additional information, such as the maximum of which the value is a share.
     pub note: Option<String>,
 }
 
 impl Row {
-    /// Is it a distribution, known or not?
+    /// Returns whether the metric is a distribution, known or not.
     pub fn is_distribution(&self) -> bool {
         LATENCIES.contains(&self.metric.as_str())
     }
 
-    /// A row for each part of a distribution: mean, quantiles, maximum. Only itself, if it is none.
+    /// Returns a row for each part of a distribution: mean, quantiles, maximum. Returns only the row itself
+    /// if it is not one.
     pub fn parts(&self) -> Vec<Self> {
         if !self.is_distribution() {
             return vec![self.clone()];
@@ -55,43 +57,43 @@ impl Row {
     }
 }
 
-/// What a number is about.
+/// Subject of a value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Subject {
-    /// Uncore PMUs.
+    /// Scope of uncore PMUs.
     Scope(Scope),
     /// Devices behind one root port, by its address, with their names.
     Device(String, Untrusted),
-    /// One PCI function that its IOMMU counts for alone, by its address, with its names.
+    /// One PCI function that its IOMMU counts separately, by its address, with its names.
     Function(String, Untrusted),
     /// A block device and an operation.
     Disk(Untrusted, &'static str),
     /// A network interface and a direction.
     Interface(Untrusted, &'static str),
-    /// A group of threads that resctrl counts, by its path, and that is nobody's in particular.
+    /// A group of threads that resctrl counts, by its path, and that has no owner.
     Group(Untrusted),
-    /// An owner's share of what something else moved.
+    /// An owner's share of the traffic of another subject.
     Owner(Owner, Box<Self>),
 }
 
-/// Whose a number is.
+/// Attribution of a value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Label {
-    /// Counted for this alone.
+    /// Counted for this subject alone.
     Measured,
-    /// This share of something that was counted for several together, of which so much could be told apart (0 to 1).
+    /// Attributed share of a value that was counted for several owners together. Both fields are from 0 to 1.
     Apportioned {
-        /// Share of what could be told apart.
+        /// Share of the attributable part.
         share: f64,
-        /// What could be told apart.
+        /// Share of the value that is attributable.
         coverage: f64,
     },
-    /// Counted for everybody together.
+    /// Counted for all owners together.
     System,
 }
 
 impl Label {
-    /// Its word in every output.
+    /// Returns the word for the label in every output.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Measured => "measured",
@@ -101,12 +103,12 @@ impl Label {
     }
 }
 
-/// What uncore PMUs stand for.
+/// Scope for which uncore PMUs count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Scope {
-    /// Everything.
+    /// The whole platform.
     Platform,
-    /// A die: a socket, or the part of one that has uncore PMUs of its own.
+    /// A die: a socket, or the part of one that has its own uncore PMUs.
     Socket(u32),
     /// An I/O stack of a die, by its number there.
     Stack(u32, u32),

@@ -1,4 +1,4 @@
-//! Which rows are wanted.
+//! Filter of the requested rows.
 
 use super::{Row, Scope, Subject};
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// What of `rows` was asked for.
+/// Returns those of `rows` that were requested.
 pub(super) fn chosen(rows: Vec<Row>, wanted: &Reporting, platform: &Platform) -> Vec<Row> {
     let named = Named::new(wanted, platform);
     let is = |row: &Row| {
@@ -21,15 +21,15 @@ pub(super) fn chosen(rows: Vec<Row>, wanted: &Reporting, platform: &Platform) ->
     rows.into_iter().filter(is).collect()
 }
 
-/// Does anyone want to see events as they were counted? What nobody wants need not be computed.
+/// Returns whether rows of events are requested. Rows that are not requested need not be computed.
 pub(super) fn wants_events(wanted: &Reporting) -> bool {
     wanted.by.contains(&Grouping::Event)
 }
 
-/// Does anyone want to see rows of this scope?
+/// Returns whether rows of this scope are requested.
 pub(super) fn wants_place(place: Scope, wanted: &Reporting) -> bool {
     let grouped = wanted.by.is_empty() || wanted.by.contains(&of_place(place)) || wants_events(wanted);
-    // A scope is no device.
+    // A scope is not a device.
     grouped && wanted.devices.is_empty()
 }
 
@@ -58,11 +58,11 @@ fn of_subject(subject: &Subject) -> Grouping {
     }
 }
 
-/// What the wanted names stand for.
+/// Addresses for which the requested names stand.
 struct Named {
-    /// Ports behind which they are: a counter of a port tells no more.
+    /// Ports behind which they are. A counter of a port does not distinguish devices.
     ports: Vec<String>,
-    /// The functions themselves, all that is behind them, and those that carry a disk.
+    /// Functions of these names, all functions behind them, and those that carry a disk.
     functions: Vec<String>,
 }
 

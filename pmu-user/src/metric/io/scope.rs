@@ -1,4 +1,4 @@
-//! What a scope is, and what can be asked about it: each kind of scope has metrics of its own, so only those are computed.
+//! Classes of scopes, and the metrics of each. Each class has its own metrics, and only those are computed.
 
 use crate::{
     metric::formulas::{Formulas, Inputs, Results},
@@ -8,10 +8,10 @@ use crate::{
     },
 };
 
-/// What a scope is.
+/// Class of a scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ScopeClass {
-    /// A socket, or everything.
+    /// A socket, or the whole platform.
     Whole,
     /// An I/O stack.
     Stack,
@@ -23,29 +23,29 @@ pub(super) enum ScopeClass {
     Link,
 }
 
-/// In the order of [`ScopeClass`].
+/// Classes in the order of [`ScopeClass`].
 const ALL: [ScopeClass; 5] =
     [ScopeClass::Whole, ScopeClass::Stack, ScopeClass::Part, ScopeClass::Channel, ScopeClass::Link];
 
-/// Metrics, ready to be evaluated: those that mean something for a scope.
+/// Metrics that apply to a scope, ready to be evaluated.
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
-    /// Each with the operands that it needs.
+    /// Metrics, each with its operands.
     pub(super) metrics: Vec<(u32, Vec<u32>)>,
-    /// What any of them needs.
+    /// Operands of all of these metrics.
     pub(super) operands: Vec<u32>,
     formulas: Formulas,
-    /// Constants of the table, and which of them is the time.
+    /// Number of constants of the table, and index of the time among them.
     constants: (usize, Option<usize>),
 }
 
 impl Asked {
-    /// What can be asked about a scope.
+    /// Returns the metrics that apply to a class of scope.
     pub(super) fn new(table: &IoTable, extent: ScopeClass) -> Self {
         Self::of(table, |metric| table.scope(metric).is_some_and(|scope| extent.has(scope)))
     }
 
-    /// These metrics.
+    /// Returns the metrics selected by `is_here`.
     pub(super) fn of(table: &IoTable, is_here: impl Fn(u32) -> bool) -> Self {
         let all = 0..table.model.metrics.len() as u32;
         let metrics = all.filter(|metric| is_here(*metric));
@@ -58,8 +58,8 @@ impl Asked {
         Self { metrics, operands, formulas: Formulas::of(&table.model, is_here), constants }
     }
 
-    /// Computes every metric from counts by operand over `seconds`; NaN is a count that is not known. Counts of several uncore PMUs
-    /// are one: a sum, or their mean ([`IoTable::is_averaged`]).
+    /// Computes every metric from counts by operand over `seconds`. NaN is an unknown count. Counts of
+    /// several uncore PMUs are combined to a sum, or to their mean ([`IoTable::is_averaged`]).
     pub(super) fn evaluate<const CASES: usize>(
         &self,
         counts: &[[f64; CASES]],
@@ -73,12 +73,12 @@ impl Asked {
         self.formulas.evaluate(Inputs { counts, constants: &constants })
     }
 
-    /// The value of a metric that can be asked about, in its unit.
+    /// Returns the value of one of these metrics, in its unit.
     pub(super) fn value(&self, metric: u32, results: &Results) -> Option<f64> {
         self.formulas.value(metric, results)
     }
 
-    /// Its values in every case; what is not finite is undefined.
+    /// Returns the values of a metric in every case. A value that is not finite is undefined.
     pub(super) fn values<'a, const CASES: usize>(
         &self,
         metric: u32,
@@ -87,14 +87,15 @@ impl Asked {
         self.formulas.values(metric, results)
     }
 
-    /// Why a metric has no value although its counts are known. Meaningless if it has one.
+    /// Returns why a metric has no value although its counts are known. Meaningless if it has one.
     pub(super) fn why(&self, metric: u32, model: &Model, results: &Results) -> String {
         self.formulas.why(metric, model, results).words(model)
     }
 }
 
 impl ScopeClass {
-    /// Does a metric of this scope mean something here? What is known of small scopes adds up to that of larger ones.
+    /// Returns whether a metric of this kind of scope applies to the class. Values of small scopes add up to
+    /// those of larger ones.
     const fn has(self, scope: ScopeKind) -> bool {
         match self {
             Self::Whole => true,
@@ -106,12 +107,12 @@ impl ScopeClass {
     }
 }
 
-/// What can be asked about each scope, in their order.
+/// Returns the metrics of each class of scope, in the order of the classes.
 pub(super) fn asked(table: &IoTable) -> [Asked; 5] {
     ALL.map(|extent| Asked::new(table, extent))
 }
 
-/// What is watched: metrics that are added up, all of which one group of a kind counts.
+/// Watched bandwidths: sums of metrics, all of which one group of a kind counts.
 pub(super) const WATCHED: [Watched; 3] = [
     Watched { name: "dram.bandwidth", metrics: &["dram.read_bw", "dram.write_bw"], kind: "imc" },
     Watched { name: "upi.utilization", metrics: &["upi.utilization"], kind: "upi" },
@@ -122,14 +123,14 @@ pub(super) const WATCHED: [Watched; 3] = [
     },
 ];
 
-/// A bandwidth that is watched, the metrics that it is the sum of, and the uncore PMUs that count them.
+/// Watched bandwidth, the metrics of its sum, and the uncore PMUs that count them.
 pub(super) struct Watched {
     pub(super) name: &'static str,
     pub(super) metrics: &'static [&'static str],
     pub(super) kind: &'static str,
 }
 
-/// For each bandwidth that is watched its metrics, if the table has all of them.
+/// Returns the metrics of each watched bandwidth, if the table has all of them.
 pub(super) fn watched(table: &IoTable) -> Vec<Option<Asked>> {
     let metrics = |watched: &Watched| {
         let metrics: Option<Vec<u32>> = watched.metrics.iter().map(|name| table.model.metric(name)).collect();

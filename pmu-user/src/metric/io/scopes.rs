@@ -1,4 +1,4 @@
-//! The scopes that uncore PMUs stand for, and what is known of each.
+//! Scopes that uncore PMUs stand for, and the rows of each.
 
 use super::{
     IoMetrics, Label, Measured, Row, Scope, Subject, UncoreCounts,
@@ -22,7 +22,7 @@ impl Scope {
         }
     }
 
-    /// Do the counts of this uncore PMU belong to it?
+    /// Returns whether the counts of this uncore PMU belong to the scope.
     fn holds(self, kind: &str, site: &UncoreInstance) -> bool {
         let stands_for = stands_for(kind);
         match self {
@@ -48,8 +48,8 @@ impl Scope {
     }
 }
 
-/// What one uncore PMU of a kind is; none for those of which only all together mean something. The data fabric of AMD's sockets counts
-/// their I/O modules as parts.
+/// Returns the class of scope of one uncore PMU of a kind, or none if only the sum of all is meaningful. The
+/// data fabric of AMD sockets counts their I/O modules as parts.
 fn stands_for(kind: &str) -> Option<ScopeClass> {
     match kind {
         "iio" | "irp" | "iio_free_running" | "amd_df" | "amd_iommu" | "nvidia_pcie_pmu" | "smmuv3_pmcg" => {
@@ -61,7 +61,7 @@ fn stands_for(kind: &str) -> Option<ScopeClass> {
     }
 }
 
-/// Every scope that the uncore PMUs of a plan stand for and about which something is to be shown, the whole first, then die by die.
+/// Returns every scope of a plan's uncore PMUs that is to be shown, the platform first, then die by die.
 pub(super) fn places(plan: &IoPlan) -> Vec<Scope> {
     let mut found = vec![Scope::Platform];
     for kind in plan.kinds.iter().filter(|kind| kind.is_everybodys()) {
@@ -87,7 +87,7 @@ pub(super) fn places(plan: &IoPlan) -> Vec<Scope> {
 }
 
 impl IoMetrics {
-    /// What an interval says about `place`.
+    /// Returns the rows of an interval for `place`.
     pub(super) fn rows(&self, counts: &UncoreCounts<'_>, place: Scope) -> Vec<Row> {
         let plan = counts.plan;
         let measured = Self::measured(counts, place, |_| true);
@@ -105,7 +105,7 @@ impl IoMetrics {
             }
         };
         let known = self.evaluate(&measured, place.extent(), place.of()).into_iter().map(row);
-        // There are many of them, each with an interval of its own.
+        // There are many events, each with a separate interval.
         let events = match wants_events(&plan.report) {
             true => self.events_of(plan, &measured),
             false => Vec::new(),
@@ -132,7 +132,7 @@ impl IoMetrics {
         known.chain(free).chain(events).collect()
     }
 
-    /// What the uncore PMUs of a scope counted, of kinds that are `wanted`.
+    /// Returns the counts of a scope's uncore PMUs, of kinds that are `wanted`.
     pub(super) fn measured(
         counts: &UncoreCounts<'_>,
         place: Scope,

@@ -1,46 +1,49 @@
-//! Counts by operand as sums of events: found once for a scope, then added up for the estimates and for all replicates.
+//! Counts by operand as sums of events: found once for a scope, then added up for the estimates and for all
+//! replicates.
 
 use crate::metric::estimate::EventIndex;
 
-/// Where one kind of uncore PMU counts an operand.
+/// Source of an operand in one kind of uncore PMU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TermSource {
-    /// An event, by its index among the kind's, counts it alone.
+    /// An event, by its index among the kind's, counts only this operand.
     Event(EventIndex),
-    /// An event counts it with others, which are [`TermSource::Nothing`]: their sum is right, none of them is.
+    /// An event counts it with others, which are [`TermSource::Nothing`]: their sum is right, but none of
+    /// them is.
     Sum(EventIndex),
-    /// It is in another's count, or of a part behind which nothing is.
+    /// The operand is in the count of another, or of a part without a device behind it.
     Nothing,
-    /// These uncore PMUs should count it, and do not.
+    /// Uncounted operand: these uncore PMUs should count it, but do not.
     Uncounted,
     /// Uncore PMUs of another kind count it.
     Elsewhere,
 }
 
-/// Sums by operand. What is not named is not known.
+/// Sums by operand. An operand that is not listed is unknown.
 #[derive(Debug)]
 pub(super) struct Terms {
-    /// What is known without any event.
+    /// Values that need no event.
     base: Vec<f64>,
-    /// Operands and what is added up for them.
+    /// Operands, each with an event that is added up for it.
     events: Vec<(usize, EventIndex)>,
-    /// Operands that are averaged, over so many uncore PMUs.
+    /// Operands that are averaged, each with its number of uncore PMUs.
     averaged: Vec<(usize, f64)>,
 }
 
 impl Terms {
-    /// Of so many operands, about which nothing is known yet.
+    /// Returns terms of `operands` operands, all of them unknown.
     pub(super) fn new(operands: usize) -> Self {
         Self { base: vec![f64::NAN; operands], events: Vec::new(), averaged: Vec::new() }
     }
 
-    /// It is no part of the question.
+    /// Sets the count of an operand that is not needed to 0.
     pub(super) fn nothing(&mut self, operand: u32) {
         self.base[operand as usize] = 0.0;
     }
 
-    /// Adds up what every kind of uncore PMU says about an operand: where it counts it, where its events begin, and of how many
-    /// uncore PMUs. Of how many uncore PMUs that is in all. Where nobody counts it, it is not known.
+    /// Adds up the sources of an operand: for each kind of uncore PMU the source, the index of its first
+    /// event and its number of uncore PMUs. Returns the total number of uncore PMUs. An operand without a
+    /// source is unknown.
     pub(super) fn add(
         &mut self,
         operand: u32,
@@ -64,12 +67,12 @@ impl Terms {
         instances
     }
 
-    /// An operand that is not added up but averaged, over so many uncore PMUs.
+    /// Marks an operand as averaged over `instances` uncore PMUs, not added up.
     pub(super) fn average(&mut self, operand: u32, instances: usize) {
         self.averaged.push((operand as usize, instances as f64));
     }
 
-    /// Counts by operand in every case, NaN where there is none.
+    /// Returns the counts by operand in every case, NaN where there is none.
     pub(super) fn counts<const CASES: usize>(
         &self,
         total: impl Fn(EventIndex) -> Option<[f64; CASES]>,

@@ -1,4 +1,4 @@
-//! Every metric of the uncore PMUs that belong to one scope, from what they counted in turns.
+//! Metrics of the uncore PMUs of one scope, from multiplexed counts.
 
 use super::{
     measured::Measured,
@@ -18,32 +18,32 @@ use crate::{
 /// A table ready to be evaluated for what a plan counts.
 #[derive(Clone, Debug)]
 pub(super) struct IoMetrics {
-    /// The table.
+    /// Table of the metrics.
     pub table: IoTable,
-    /// By operand of the table.
+    /// Properties of the table's operands.
     operands: Vec<Operand>,
-    /// By [`ScopeClass`].
+    /// Metrics by [`ScopeClass`].
     asked: [Asked; 5],
-    /// By bandwidth whose levels are watched; none where the table lacks it.
+    /// Metrics by watched bandwidth, none where the table lacks it.
     pub(super) watched: Vec<Option<Asked>>,
-    /// By kind of the plan.
+    /// Sources by kind of the plan.
     kinds: Vec<Sources>,
 }
 
-/// What has to be known of an operand for every scope.
+/// Properties of an operand that are the same for every scope.
 #[derive(Clone, Copy, Debug)]
 struct Operand {
-    /// The part that it counts for.
+    /// Part for which the operand counts.
     part: Option<u32>,
     is_averaged: bool,
 }
 
-/// What one kind of uncore PMU counts.
+/// Operands that one kind of uncore PMU counts.
 #[derive(Clone, Debug)]
 struct Sources {
-    /// By operand of the table.
+    /// Sources by operand of the table.
     operands: Vec<TermSource>,
-    /// By group: index of its first event among all of the kind's.
+    /// Index of each group's first event among all events of the kind.
     firsts: Vec<usize>,
 }
 
@@ -69,7 +69,8 @@ impl IoMetrics {
         Self { operands, asked: asked(&table), watched: watched(&table), kinds, table }
     }
 
-    /// Every metric that means something for a scope, in the table's order; `of` says whether all of it is meant or one part.
+    /// Returns every metric that applies to a scope, in the table's order. `of` selects the whole scope or
+    /// one part.
     pub(super) fn evaluate(&self, measured: &Measured, extent: ScopeClass, of: Of) -> Vec<(u32, Value)> {
         let asked = &self.asked[extent as usize];
         let estimates = &measured.estimates;
@@ -79,7 +80,7 @@ impl IoMetrics {
         let results = asked.evaluate(&counts, measured.seconds);
         let events: Vec<_> =
             asked.metrics.iter().map(|(_, operands)| self.events(operands, measured, of)).collect();
-        // What is exact is so in every replicate.
+        // An exact value is the same in every replicate.
         let replicates = |event| {
             let replicates = estimates.replicates(event)?;
             Some(replicates.map(|total| total * measured.factor(event)))
@@ -111,11 +112,11 @@ impl IoMetrics {
         events.into_iter().enumerate().map(value).collect()
     }
 
-    /// The sum of all `asked` over one slice of uncore PMUs that count together, and its length in s. `None` if the group that was
-    /// active does not count all of their events, or did not run.
+    /// Returns the sum of all `asked` metrics over one slice of uncore PMUs that count together, and its
+    /// length in s. Returns `None` if the active group does not count all of their events or did not run.
     pub(super) fn of_slice(&self, asked: &Asked, slices: &[&SliceRow]) -> Option<(f64, f64)> {
         let first = slices.first()?;
-        // As doubles: a recording may hold any number.
+        // Doubles, because a recording may hold any number.
         let (enabled_ns, running_ns) = slices.iter().fold((0.0, 0.0), |(enabled, running), slice| {
             (enabled + slice.time_ns as f64, running + slice.running_ns as f64)
         });
@@ -134,7 +135,7 @@ impl IoMetrics {
             counts[operand] = match kind.operands[operand] {
                 TermSource::Event(event) | TermSource::Sum(event) => {
                     let at = event.0.checked_sub(*before);
-                    // What each counted in a time of its own, as in the mean of them.
+                    // Scales each count from its own running time to the mean running time.
                     let of_instance = |slice: &&SliceRow, at: usize| {
                         Some(*slice.counts.get(at)? as f64 * (mean_ns / slice.running_ns as f64))
                     };
@@ -152,7 +153,7 @@ impl IoMetrics {
         Some((values.sum::<Option<f64>>()?, seconds))
     }
 
-    /// Every event that the uncore PMUs of a scope counted, with its count.
+    /// Returns every event that the uncore PMUs of a scope counted, with its count.
     pub(super) fn events_of(&self, plan: &IoPlan, measured: &Measured) -> Vec<(String, Value)> {
         let mut found = Vec::new();
         for (&kind, &(first, _)) in &measured.kinds {
@@ -165,7 +166,8 @@ impl IoMetrics {
         found
     }
 
-    /// How much of the time each event of a metric counted, for one whose events take different turns.
+    /// Returns the share of time for which each event of a metric counted, for a metric with events in
+    /// different turns.
     pub(super) fn turns_of(
         &self,
         measured: &Measured,
@@ -184,7 +186,7 @@ impl IoMetrics {
         Some(format!("estimated: its events counted at different times, {} of the time", each.join(", ")))
     }
 
-    /// What counters say that always run: name, unit and value. A part has those of its port alone.
+    /// Returns name, unit and value of each free-running counter. A part has only the counters of its port.
     pub(super) fn always_running(
         &self,
         plan: &IoPlan,
@@ -218,12 +220,12 @@ impl IoMetrics {
         found
     }
 
-    /// What can be asked about a scope.
+    /// Returns the metrics that apply to a class of scope.
     pub(super) fn metrics_of(&self, extent: ScopeClass) -> impl Iterator<Item = u32> {
         self.asked[extent as usize].metrics.iter().map(|(metric, _)| *metric)
     }
 
-    /// Where the counts of a scope come from, as far as something is asked about them.
+    /// Returns the terms of a scope's counts, for the operands of `asked`.
     fn terms(&self, asked: &Asked, measured: &Measured, of: Of) -> Terms {
         let mut terms = Terms::new(self.operands.len());
         for &operand in &asked.operands {
@@ -240,7 +242,8 @@ impl IoMetrics {
         terms
     }
 
-    /// Where the kinds of a scope count an operand, where each one's events begin, and of how many uncore PMUs.
+    /// Returns the source of an operand for each kind of a scope, with the index of its first event and its
+    /// number of uncore PMUs.
     fn sources(&self, measured: &Measured, operand: u32) -> impl Iterator<Item = (TermSource, usize, usize)> {
         measured.kinds.iter().filter_map(move |(&kind, &(first, instances))| {
             let source = self.kinds.get(kind as usize)?.operands.get(operand as usize)?;
@@ -248,7 +251,7 @@ impl IoMetrics {
         })
     }
 
-    /// What a metric with these operands needs of what was counted.
+    /// Returns the events that a metric with these operands needs, or why its counts are missing.
     fn events(&self, operands: &[u32], measured: &Measured, of: Of) -> Result<Vec<EventIndex>, String> {
         let mut events = Vec::new();
         let part = |operand: u32| self.operands[operand as usize].part;
@@ -282,8 +285,8 @@ impl IoMetrics {
     }
 }
 
-/// What a counter of a stack that always runs is called where this is asked: `bw_in_port3` is `bw_in` of part 3, and none of
-/// another part.
+/// Returns the name of a stack's free-running counter for `of`: `bw_in_port3` is `bw_in` of part 3, and none
+/// of another part.
 fn name_at(name: &str, of: Of) -> Option<&str> {
     let Of::Part(part) = of else { return Some(name) };
     let (counter, port) = name.split_once("_port")?;
@@ -291,7 +294,7 @@ fn name_at(name: &str, of: Of) -> Option<&str> {
 }
 
 impl Sources {
-    /// Those of a kind's groups for which `counts`.
+    /// Returns the sources of the groups of a kind that `counts` selects.
     fn new(table: &IoTable, kind: &UncoreKind, counts: impl Fn(usize) -> bool) -> Self {
         let of_this_kind = |name: &str| table.model.event(name).is_some_and(|event| event.unit == kind.name);
         let nobody = |name: &String| match part_of(name) {

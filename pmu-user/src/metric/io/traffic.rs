@@ -1,4 +1,5 @@
-//! Block requests and packets → rows: of every disk and interface, and of everyone who moved something there.
+//! Rows of block requests and packets: of every disk and interface, and of every owner that moved bytes
+//! there.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +36,7 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// Who is who, and what is what.
+/// Names of disks, interfaces and cgroups.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Names<'a> {
     /// Disks and interfaces.
@@ -46,19 +47,19 @@ pub(super) struct Names<'a> {
     pub cgroups: &'a CgroupPaths,
     /// Cgroups that became targets.
     pub followed: &'a FollowedPaths,
-    /// Whose numbers are asked for, where a cgroup's hold what is below it.
+    /// Target of the run, if the values of a cgroup include those of its descendants.
     pub within: Option<&'a Target>,
 }
 
-/// Why a target has no requests, though it is known to have made some.
+/// Reason why a target has no requests although it is known to have made some.
 pub(super) const UNSEEN: &str =
     "it read from block devices, as the kernel accounts it, but no request of it was seen";
 
-/// Words of directions.
+/// Indexes of directions, with their words.
 pub const DIRECTIONS: [(usize, &str); 2] = [(RECEIVED, "received"), (SENT, "sent")];
 
 impl<'a> Names<'a> {
-    /// Names that are known by now.
+    /// Returns the names that are known so far.
     pub(super) fn new(header: &'a IoHeader, ledger: &'a IoLedger) -> Self {
         Self {
             platform: &header.platform,
@@ -69,7 +70,8 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// Whose numbers hold what an owner moved: its own, and those of the cgroups above it that are asked for, as in `io.stat`.
+    /// Returns the owners that are charged for what `owner` moved: itself and its requested ancestor cgroups,
+    /// as in `io.stat`.
     pub(super) fn holders(&self, owner: Owner) -> Vec<Owner> {
         let above = match (&owner, self.within) {
             (Owner::Cgroup { path, .. }, Some(target)) => ancestors(path.as_bytes())
@@ -81,7 +83,7 @@ impl<'a> Names<'a> {
         std::iter::once(owner).chain(above).collect()
     }
 
-    /// The disk's name, or its number if it has none any more.
+    /// Returns the name of the disk, or its number if it no longer has a name.
     pub(super) fn disk(&self, device: DeviceNumber) -> Untrusted {
         let number = (device.major, device.minor);
         if let Some(name) = self.disks.get(&device) {
@@ -94,7 +96,7 @@ impl<'a> Names<'a> {
         )
     }
 
-    /// The cgroup with this path; one that was not told of is known by its path alone.
+    /// Returns the cgroup with this path. A cgroup that was not reported is identified by its path alone.
     pub(super) fn cgroup_at(&self, path: Untrusted) -> Owner {
         Owner::cgroup(self.cgroups.id(&path).unwrap_or(0), path)
     }
@@ -104,7 +106,7 @@ impl<'a> Names<'a> {
         Owner::cgroup(id, path.unwrap_or_else(|| Untrusted::from(format!("cgroup {id}"))))
     }
 
-    /// The cgroup with this path, if it was told of or is a target.
+    /// Returns the cgroup with this path, if it was reported or is a target.
     fn told_of(&self, target: &Target, path: Untrusted) -> Option<Owner> {
         let of_target = || match target {
             Target::Cgroups(targets) => targets.iter().find(|target| target.path == path),
@@ -114,7 +116,7 @@ impl<'a> Names<'a> {
         Some(Owner::cgroup(id, path))
     }
 
-    /// Whose requests they are, if that is anybody in particular.
+    /// Returns the owner of block requests, if they have one.
     pub(super) fn whose(&self, whose: Whose, name: &Untrusted) -> Option<Owner> {
         match whose {
             Whose::Process { pid, born } => {
@@ -125,7 +127,7 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// Whose packets they are, if that is anybody in particular.
+    /// Returns the owner of packets, if they have one.
     pub(super) fn net_owner(&self, owner: NetOwner) -> Option<Owner> {
         match owner {
             NetOwner::Cgroup(id) => Some(self.cgroup(id.0)),
@@ -134,7 +136,7 @@ impl<'a> Names<'a> {
     }
 }
 
-/// Rows of disks, then of interfaces, each with those of their owners.
+/// Returns rows of disks, then rows of interfaces, each with the rows of their owners.
 pub(super) fn rows(traffic: &TrafficInterval, names: Names<'_>) -> Vec<Row> {
     let mut rows = disks(traffic, names);
     rows.extend(interfaces(traffic, names));

@@ -1,6 +1,8 @@
-//! The time in which uncore PMUs counted. They are started, stopped and read one after the other, so none counts in quite the same time as
-//! another, or in quite an interval: a rate is over the time in which each of them counted, and what may have happened in the
-//! rest of the interval, or was counted outside of it, is part of the rate's own interval.
+//! Windows of time in which uncore PMUs counted.
+//!
+//! Uncore PMUs are started, stopped and read one after another, so their windows differ from each other and
+//! from the interval. A rate is over the window of each uncore PMU. The bounds of the rate include what may
+//! have happened in the rest of the interval or was counted outside of it.
 
 use crate::{
     drain::reading::SliceRow,
@@ -11,27 +13,28 @@ use crate::{
     model::io::{IoInterval, Span, UncoreId, signed},
 };
 
-/// A window that differs by less than this share of the interval is the interval.
+/// Share of the interval below which the difference of a window is ignored.
 const DIFFERS_MIN: f64 = 1e-4;
 
-/// The time in which an event counted.
+/// Window of time in which an event counted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Window {
-    /// What the event's total is multiplied by: each uncore PMU's count over the time that it counted, times what the total is over.
+    /// Factor of the event's total. It divides the count of each uncore PMU by its own time and multiplies by
+    /// the time of the total.
     pub(super) factor: f64,
-    /// Length in s: the mean over the uncore PMUs, each with the weight of what it counted.
+    /// Length in s: the mean over the uncore PMUs, weighted by their counts.
     pub(super) seconds: f64,
-    /// Number of gaps that what the window lacks between its first slice and its last one is in.
+    /// Number of gaps that share the time missing between the first and the last slice.
     pub(super) gaps: f64,
-    /// Where it does not begin and end with the interval; means as of `seconds`.
+    /// Differences from the start and the end of the interval, as means weighted like `seconds`.
     edges: Edges,
-    /// How far what happened there may be from what the mean rate says, in s of that rate.
+    /// Possible deviation of the count at the edges from the mean rate, in s of that rate.
     swing: f64,
 }
 
 impl Window {
-    /// Windows of the events of one kind, by group and event: the groups have so many events. `are_stopped`: the uncore PMUs are, to be
-    /// read.
+    /// Returns the windows of the events of one kind, by group and event. `events` has the number of events
+    /// of each group. `are_stopped` says whether the uncore PMUs are stopped to be read.
     pub(super) fn of_kind(
         events: impl Iterator<Item = usize>,
         instances: &[Readings<'_>],
@@ -68,13 +71,14 @@ impl Window {
         Self { factor, seconds: weighted(&|one| one.seconds), gaps, edges, swing }
     }
 
-    /// The window of an event of a kind that counted for `of` seconds, where totals are over `to` seconds.
+    /// Returns the window of an event of a kind that counted for `of` seconds, for totals over `to` seconds.
     pub(super) fn over(self, of: f64, to: f64) -> Self {
         if of > 0.0 { Self { factor: self.factor * to / of, ..self } } else { self }
     }
 
-    /// How far a number over this window may be from that of the whole interval, as a share of it: what was not counted had
-    /// between none and twice of what was, in each gap apart; and rates at the edges vary as those of slices do.
+    /// Returns how far a value over this window may be from that of the whole interval, as a share of it.
+    /// Each gap had, independently, between none and twice the counted rate. Rates at the edges vary as those
+    /// of slices do.
     fn reach(&self, interval: f64) -> f64 {
         let Edges { differ, outside } = self.edges;
         let span = interval - differ + 2.0 * outside;
@@ -82,14 +86,14 @@ impl Window {
         if interval > 0.0 { seconds / interval } else { 0.0 }
     }
 
-    /// The share of the interval that the window lacks.
+    /// Returns the share of the interval that the window lacks.
     fn lacks(&self, interval: f64) -> f64 {
         let seconds = interval - self.seconds + self.edges.outside;
         if interval > 0.0 { (seconds / interval).clamp(0.0, 1.0) } else { 0.0 }
     }
 }
 
-/// `known`, a number over these windows, as that of the whole interval, which is `interval` seconds long.
+/// Converts `known`, a value over these windows, to the value of the whole interval of `interval` seconds.
 pub(super) fn of_interval(known: Known, windows: impl Iterator<Item = Window>, interval: f64) -> Known {
     let (lacks, reach) = windows.fold((0.0_f64, 0.0_f64), |(lacks, reach), window| {
         (lacks.max(window.lacks(interval)), reach.max(window.reach(interval)))
@@ -107,12 +111,12 @@ pub(super) fn of_interval(known: Known, windows: impl Iterator<Item = Window>, i
     }
 }
 
-/// By how much the time in which an uncore PMU was read is another one than an interval, in s.
+/// Difference between the time over which an uncore PMU was read and an interval, in s.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Edges {
-    /// Between when they begin, and between when they end, together.
+    /// Sum of the differences of the two starts and of the two ends.
     differ: f64,
-    /// Of that, what is before the interval or after it.
+    /// Part of that sum that is before or after the interval.
     outside: f64,
 }
 
@@ -126,7 +130,7 @@ impl Edges {
     }
 }
 
-/// What one uncore PMU counted in an interval.
+/// Slices of one uncore PMU in an interval.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Readings<'a> {
     pub(super) rows: &'a [SliceRow],
@@ -142,29 +146,30 @@ impl<'a> Readings<'a> {
         }
     }
 
-    /// Time in which it counted.
+    /// Returns the time in which the uncore PMU counted, in s.
     fn seconds(&self) -> f64 {
         self.rows.iter().map(|row| row.time_ns as f64).sum::<f64>() / 1e9
     }
 }
 
-/// What one uncore PMU counted of one group.
+/// Counts of one group on one uncore PMU.
 struct Counted {
     /// Length of its window, in s.
     seconds: f64,
     edges: Edges,
     /// Time that the group was on counters, in ns.
     running: f64,
-    /// By event.
+    /// Counts by event.
     counts: Vec<f64>,
-    /// By event: squared rates of slices, in counts a ns, times their lengths; and the highest of them.
+    /// Squared rates of slices by event, in counts per ns, times their lengths. `peaks` has the highest
+    /// rates.
     squares: Vec<f64>,
     peaks: Vec<f64>,
     slices: f64,
 }
 
 impl Counted {
-    /// What it counted of groups that have so many events.
+    /// Returns the counts of each group. `events` has the number of events of each group.
     fn by_group(readings: &Readings<'_>, events: &[usize]) -> Vec<Self> {
         let (seconds, edges) = (readings.seconds(), readings.edges);
         let nothing = |&events: &usize| Self {
@@ -198,8 +203,9 @@ impl Counted {
         }
     }
 
-    /// How far what happened at the edges may be from what an event's mean rate says, in s of that rate: as far as none or the highest
-    /// rate of a slice; and no farther than rates of slices vary, where there are enough to tell. What is shorter than a slice varies more.
+    /// Returns how far the count at the edges may be from an event's mean rate, in s of that rate. It is as
+    /// far as none or the highest rate of a slice, and no farther than rates vary between slices, if there
+    /// are at least two. Rates over less than a slice vary more.
     fn swing(&self, event: usize) -> f64 {
         let (mean, differ) = (self.counts[event] / self.running, self.edges.differ);
         if mean == 0.0 || differ == 0.0 {
@@ -226,7 +232,7 @@ mod tests {
         model::io::{IoInterval, Span},
     };
 
-    /// A slice in which one event counted.
+    /// Returns a slice in which one event counted.
     fn slice(group: u32, time_ns: u64, count: u64) -> SliceRow {
         SliceRow {
             slot: SlotId { slot: 0, generation: 0 },
@@ -301,7 +307,8 @@ mod tests {
         assert_eq!(known.how, How::Scaled);
         assert!((known.low - 48.0).abs() < 1e-9 && (known.high - 52.0).abs() < 1e-9, "{known:?}");
         assert!((known.coverage - 0.99).abs() < 1e-9, "what is outside covers nothing: {known:?}");
-        // In many gaps between its edges it lacks 100 ms more, of which a tenth counts; rates that do not vary do not at the edges.
+        // Between its edges the window lacks 100 ms more in many gaps, of which a tenth counts. Rates that do
+        // not vary between slices do not vary at the edges.
         let rows = vec![slice(0, 9_200_000, 5); 100];
         let interval = IoInterval { uncore: [((0, 0), rows)].into(), ..interval };
         let [window] = Window::of_kind([1].into_iter(), &[Readings::of(&interval, (0, 0))], true)[..] else {
@@ -311,7 +318,8 @@ mod tests {
         assert!((known.high - 50.5).abs() < 1e-9 && (known.coverage - 0.89).abs() < 1e-9, "{known:?}");
     }
 
-    /// An interval of 1 s, in which one uncore PMU counted so often in slices of equal length, 5 ms late.
+    /// Returns the value of an interval of 1 s in which one uncore PMU had these counts in slices of equal
+    /// length, 5 ms late.
     fn late(counts: &[u64]) -> Known {
         let length_ns = 1_000_000_000 / counts.len() as u64;
         let rows: Vec<_> = counts.iter().map(|&count| slice(0, length_ns, count)).collect();
@@ -329,10 +337,11 @@ mod tests {
 
     #[test]
     fn rates_at_edges_vary_as_those_of_slices() {
-        // One slice says nothing: none or twice of it, at each edge.
+        // One slice shows no variation: each edge has none or twice the rate.
         let known = late(&[20]);
         assert!((known.high - 50.0 * 1.01).abs() < 1e-9, "{known:?}");
-        // Ten that are equal say that nothing varies: the number holds, though a part of the interval was not counted.
+        // Ten equal slices show no variation: the value holds although a part of the interval was not
+        // counted.
         let known = late(&[2; 10]);
         assert!((known.high - 50.0).abs() < 1e-9 && (known.coverage - 0.995).abs() < 1e-9, "{known:?}");
         // Rates that vary by a twentieth, in slices that are twenty times as long as an edge.

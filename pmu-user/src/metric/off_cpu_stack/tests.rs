@@ -1,4 +1,4 @@
-//! Stacks of tasks that block: whose frames they keep, and how far their times can be trusted.
+//! Tests of stacks of tasks that block: the frames that remain, and the uncertainty of their times.
 
 use super::{share, stacks, time};
 use crate::{
@@ -13,7 +13,8 @@ fn row(frames: &[At], waits: u64, ns: u64, deviation_ns: u64) -> OffCpuStackRow 
     OffCpuStackRow { slot: SlotId::default(), frames: frames.to_vec(), time }
 }
 
-/// Waits with stacks of the kernel's functions with these names, innermost first, and of one of user mode.
+/// Returns stacks of waits in kernel functions with these names, innermost first, and one function in user
+/// mode.
 fn found(stacks_of: &[(&[&str], u64, u64)]) -> Vec<HotStack> {
     let user = At { source: 3, offset: 1 };
     let mut names = vec![("main".to_owned(), user)];
@@ -85,7 +86,8 @@ fn a_time_of_which_every_wait_was_taken_is_exact() {
     assert_eq!(time(&of(1e9, 1e20)).low, 0.0);
     let half = share(&of(1e9, 0.0), &of(2e9, 0.0));
     assert_eq!((half.low, half.estimate, half.high), (0.5, 0.5, 0.5));
-    // Half of it is uncertain by 10 %, so the whole is by 5 %, and the share by 2.5 % of itself, either way.
+    // Half of it is uncertain by 10 %, so the whole is by 5 %, and the share by 2.5 percentage points, either
+    // way.
     let beside = share(&of(1e9, 0.0), &of(2e9, 1e16));
     assert!((beside.high - 0.5 - Z * 0.025).abs() < 1e-9, "{beside:?}");
     let part = share(&of(1e9, 1e16), &of(2e9, 1e16));

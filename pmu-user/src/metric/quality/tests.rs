@@ -1,4 +1,4 @@
-//! How complete a target's samples are, against its own counts.
+//! Tests of the completeness of a target's samples, compared with its own counts.
 
 use super::{SampleQuality, TargetSamples, of_target, quality};
 use crate::{
@@ -65,8 +65,9 @@ fn what_no_task_counts_for_itself_is_not_expected() {
     }
 }
 
-/// The quality of a run of 14.3 ms on two CPUs that was sampled every 50 us: 572 samples, of which these came. Each CPU was idle for so long,
-/// and by the kernel's sums, which are exact to 10 ms, not at all.
+/// Returns the quality of a run of 14.3 ms on two CPUs that was sampled every 50 us: 572 samples, of which
+/// `seen` were taken. Each CPU was idle for `idle_ns`, but not at all by the kernel's sums, which are exact
+/// to 10 ms.
 fn of_a_short_run(seen: u64, idle_ns: Option<u64>) -> SampleQuality {
     let (mut header, ledger, mut interval) = with_late_ticks(Target::System, 2, 0);
     header.plan.sampling = vec![of(&event::CPU_CLOCK, 50_000)];
@@ -84,7 +85,7 @@ fn missing_samples_are_covered_by_no_more_idle_time_than_there_was() {
     let none = of_a_short_run(251, Some(0));
     assert_eq!((none.expected, none.seen, none.idle_missing), (Some(572), 251, 0));
     assert!((none.coverage - 251.0 / 572.0).abs() < 1e-9, "{none:?}");
-    // 100 of those of each CPU were the idle task's.
+    // On each CPU, 100 of them were the idle task's.
     let some = of_a_short_run(251, Some(5_000_000));
     assert_eq!(some.idle_missing, 200);
     assert!((some.coverage - 251.0 / 372.0).abs() < 1e-9, "{some:?}");
@@ -108,7 +109,7 @@ fn every_cpu_of_a_counter_has_its_own_rest_of_a_period() {
         cpu.events = vec![CpuEvent { samples, ran: Some(ran(began)), ..CpuEvent::default() }];
     }
     let samples = quality(&machine(), (&header, &ledger), &interval, &Counts::default()).samples.remove(0);
-    // 190 in all, and yet no more than 9 on each.
+    // 190 in all, but not more than 9 on each CPU.
     assert_eq!((samples.expected, samples.seen, samples.coverage), (Some(18), 18, 1.0));
 }
 
@@ -120,6 +121,6 @@ fn a_target_that_has_a_cpu_to_itself_leaves_less_to_chance() {
         of_target(&sampling, 0, &with_samples(counts, seen), false).samples.remove(0).coverage
     };
     assert_eq!((of_seen(4, 94), of_seen(4, 92)), (Some(1.0), Some(0.92)));
-    // At each switch a period begins or ends with another.
+    // At each switch a period begins or ends with another task.
     assert_eq!((of_seen(10_000, 70), of_seen(10_000, 60)), (Some(1.0), Some(0.6)));
 }

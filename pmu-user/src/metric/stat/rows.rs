@@ -1,4 +1,4 @@
-//! Readings → a row for each event and kind of PMU.
+//! Rows from readings: one for each event and kind of PMU.
 
 use std::collections::HashMap;
 
@@ -21,7 +21,7 @@ use crate::{
     table::event_syntax::{Instance, Selected, family},
 };
 
-/// A row that is being made, and what of this host counts it.
+/// Row under construction, and the event that counts it on this host.
 struct Line<'a> {
     row: Row,
     counted: Option<Counted<'a>>,
@@ -30,19 +30,20 @@ struct Line<'a> {
 #[derive(Clone, Copy)]
 struct Counted<'a> {
     event: &'a Selected,
-    /// One of the PMUs of the row's family.
+    /// PMU of the row's family, one of several.
     instance: &'a Instance,
     group: u32,
 }
 
-/// What one target's counters said of one event, or of its PMUs of one family: readings with their places in the list, and where it has no counter.
+/// Results of one target's counters for one event, or for its PMUs of one family: readings with their places
+/// in the list, and PMUs without a counter.
 #[derive(Clone, Default)]
 struct OfEvent<'a> {
     readings: Vec<(usize, &'a Reading)>,
     uncounted: Vec<&'a Uncounted>,
 }
 
-/// What a part says, by event. It may be out of a recording, and claim events that there are not.
+/// Returns the results of a part by event. A recording may contain events that do not exist.
 fn by_event(part: &Part, count: usize) -> Vec<OfEvent<'_>> {
     let mut all = vec![OfEvent::default(); count];
     for (place, reading) in part.readings.iter().enumerate() {
@@ -58,7 +59,8 @@ fn by_event(part: &Part, count: usize) -> Vec<OfEvent<'_>> {
     all
 }
 
-/// The rows of one target: every event that was asked for, in that order, whether or not the host has it.
+/// Returns the rows of one target: every event that was requested, in that order, whether or not the host has
+/// it.
 pub(super) fn rows(
     plan: &CountPlan,
     part: &Part,
@@ -73,7 +75,8 @@ pub(super) fn rows(
         let blank = Row { owner: owner.cloned(), ..blank(&asked.name) };
         match &asked.found {
             Ok(index) => {
-                // Each event is asked for once, in the order of its number: a recording that says otherwise is not ours.
+                // Each event is requested once, in the order of its number: a recording that differs was not
+                // written by pmbpf.
                 let Some((_, (said, event))) = said.find(|(place, _)| *place == *index as usize) else {
                     continue;
                 };
@@ -131,8 +134,8 @@ fn blank(event: &str) -> Row {
     }
 }
 
-/// One instance for each kind of PMU that counts the event, with what was said of that kind: uncore PMUs of a kind are one, core types
-/// are not.
+/// Returns one instance for each kind of PMU that counts the event, with the results of that kind. Uncore
+/// PMUs of a kind are one, core types are not.
 fn families<'a>(event: &'a Selected, said: OfEvent<'a>) -> Vec<(&'a Instance, OfEvent<'a>)> {
     let mut found: Vec<(&Instance, OfEvent<'_>)> = Vec::new();
     let (mut by_name, mut by_pmu) = (HashMap::new(), HashMap::new());
@@ -174,7 +177,7 @@ fn counted(
         .readings
         .iter()
         .map(|&(place, now)| match before.and_then(|before| before.readings.get(place)) {
-            // A level is what it is now.
+            // The value of a level is the current one.
             Some(before) if event.snapshot => Reading { value: now.value, ..now.since(before) },
             Some(before) => now.since(before),
             None => now.clone(),

@@ -1,4 +1,4 @@
-//! Readings of machines that are not this one.
+//! Readings of other machines than this one.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::{
     table::event_syntax::{List, resolve},
 };
 
-/// A host with two kinds of cores and three memory controllers.
+/// Returns a host with two kinds of cores and three memory controllers.
 fn catalog() -> Catalog {
     let tree = Tree::new(&[]);
     for (name, kind, cpus) in [("cpu_core", "4", "0-1"), ("cpu_atom", "10", "2-3")] {
@@ -140,7 +140,7 @@ fn an_event_that_counts_nowhere_is_missing_and_not_nothing() {
     assert_eq!(stat.rows[1].value, Value::Missing("not on cpu_atom".to_owned()));
     assert_eq!(stat.rows[1].support, Support::NotHere);
     assert_eq!(stat.rows[3].value.known().unwrap().estimate, 5.0);
-    // No counter of cpu_core was opened, and nothing was said about it: it never ran.
+    // No counter of cpu_core was opened, and no reason was recorded: it never ran.
     assert!(matches!(&stat.rows[2].value, Value::Missing(why) if why.contains("never ran")));
 }
 

@@ -1,7 +1,8 @@
-//! What adds up of a model's metrics, over owners, hosts and times, as shares do not: slots by what became of them, cycles, instructions.
+//! Counters of a model, which add up over owners, hosts and times, as shares do not: slots by what became of
+//! them, cycles, instructions.
 //!
-//! A share of slots is worth the owner's slots in the interval: summed, and divided by the sum of all slots, it is the share of all of
-//! them together.
+//! A share of slots is multiplied by the owner's slots in the interval. The sum of these, divided by the sum
+//! of all slots, is the share of all of them together.
 
 use super::{Evaluated, Prepared};
 use crate::{
@@ -10,10 +11,11 @@ use crate::{
     table::{model::Model, unit::Unit},
 };
 
-/// Deepest level whose shares are told: below it they are of few slots, and counted in few turns.
+/// Deepest level with shares: below it they are of few slots, and counted in few turns.
 const LEVEL_MAX: u32 = 2;
 
-/// Metrics of a model that count, as every table calls them: what counters of them are called, and what they say.
+/// Metrics of a model that count, by the names of every table, with the name, help text and unit of their
+/// counters.
 const COUNTS: [(&str, &str, &str, Unit); 3] = [
     (CYCLES, "cycles", "Cycles of the owner's tasks.", Unit::Named("cycles")),
     ("Info_Inst_Mix_Instructions", "instructions", "Instructions that retired.", Unit::Named("instructions")),
@@ -22,14 +24,14 @@ const COUNTS: [(&str, &str, &str, Unit); 3] = [
 const CYCLES: &str = "Info_Thread_CLKS";
 const SLOTS: &str = "Info_Thread_SLOTS";
 
-/// Something of a model that adds up.
+/// Counter of a model, which adds up.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Counter {
-    /// Its name: `cycles`, `topdown.retiring`.
+    /// Name of the counter: `cycles`, `topdown.retiring`.
     pub name: String,
-    /// What it says, in a sentence.
+    /// Help text of the counter, a sentence.
     pub says: String,
-    /// What it counts.
+    /// Unit of the count.
     pub unit: Unit,
     of: Of,
 }
@@ -40,11 +42,11 @@ enum Of {
     Count(u32),
     /// A share of what another metric counts.
     Share { metric: u32, whole: u32 },
-    /// All of what a metric counts, where a share of it is not known.
+    /// The whole count of a metric, where a share of it is not known.
     Unknown { whole: u32 },
 }
 
-/// The counters that a plan lets every owner have; `shared` says which metrics are no owner's.
+/// Returns the counters of every owner in a plan. `shared` says which metrics belong to no owner.
 pub(super) fn of_plan(model: &Model, plan: &Metrics, shared: &[Option<String>]) -> Vec<Counter> {
     let is_owners = |metric: &u32| shared.get(*metric as usize).is_none_or(Option::is_none);
     let find = |name: &str| model.metric(name).filter(is_owners);
@@ -92,7 +94,7 @@ fn unknown(whole: u32, unit: &'static str) -> Counter {
 }
 
 impl Counter {
-    /// Metrics whose formulas have to be evaluated for it.
+    /// Returns the metrics that have to be evaluated for it.
     pub(super) fn needs(&self) -> impl Iterator<Item = u32> {
         match self.of {
             Of::Count(metric) => [Some(metric), None],
@@ -105,7 +107,8 @@ impl Counter {
 }
 
 impl Prepared {
-    /// What an owner has of every counter. Where one share of a whole is not known, all of the whole is unknown: their sum is the whole.
+    /// Returns what an owner has of every counter. If one share of a whole is not known, all of the whole is
+    /// unknown: their sum is the whole.
     pub(super) fn amounts(&self, evaluated: &Evaluated<'_>) -> Vec<Value> {
         let amount = |counter: &Counter| match counter.of {
             Of::Count(metric) | Of::Unknown { whole: metric } => self.product(metric, None, evaluated),
@@ -129,7 +132,7 @@ impl Prepared {
         amounts
     }
 
-    /// What a metric counts, times a share of it.
+    /// Returns the count of a metric, times a share of it.
     fn product(&self, count: u32, share: Option<u32>, evaluated: &Evaluated<'_>) -> Value {
         let scale = share.map_or(1.0, |share| self.model.metrics[share as usize].scale);
         let of = |metric: u32| self.formulas.value(metric, &evaluated.results);

@@ -1,4 +1,5 @@
-//! The shape of a model's tree, the events behind each metric, the path to the bottleneck, and values that contradict each other.
+//! Shape of a model's tree, the events behind each metric, the path to the bottleneck, and values that
+//! contradict each other.
 
 use std::sync::Arc;
 
@@ -8,50 +9,51 @@ use crate::{
     table::{model::Model, unit::Unit},
 };
 
-/// What is the same about a metric for every owner.
+/// Properties of a metric that are the same for every owner.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shape {
-    /// Its index in a tree.
+    /// Index of the metric in a tree.
     pub index: u32,
-    /// Its name.
+    /// Name of the metric.
     pub name: String,
     /// Depth in the tree, from 0.
     pub depth: u32,
-    /// Its level, as its source counts.
+    /// Level of the metric, as its source counts.
     pub level: u32,
-    /// The metric it is a part of.
+    /// Metric of which it is a part.
     pub parent: Option<String>,
-    /// Its unit.
+    /// Unit of the metric.
     pub unit: Unit,
-    /// What a fraction of it is a fraction of.
+    /// Domain of which it is a fraction.
     pub domain: String,
-    /// Its formula.
+    /// Formula of the metric.
     pub formula: String,
-    /// When it is flagged.
+    /// Condition under which it is flagged.
     pub threshold: Option<String>,
     /// Events whose samples find the code behind it, the best first.
     pub locate: Vec<String>,
 }
 
-/// A model's tree, worked out once.
+/// Tree of a model, computed once.
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
-    /// What no other metric holds, and that has parts itself or is a share of all slots or cycles.
+    /// Metrics that are not part of another, and have parts or are a share of all slots or cycles.
     pub(super) roots: Vec<u32>,
-    /// Are all of them shares of the slots, which add up to 100 %?
+    /// Set if all of them are shares of the slots, which add up to 100 %.
     roots_add_up: bool,
-    /// By metric: its parts.
+    /// Parts of each metric.
     pub(super) children: Vec<Vec<u32>>,
-    /// Parts, each with its whole, that are shares of the slots both: the part cannot be larger.
+    /// Parts, each with its whole, where both are shares of the slots: the part cannot be larger.
     pub(super) parts: Vec<(u32, u32)>,
-    /// By metric: the planned events in its formula.
+    /// Planned events in the formula of each metric.
     pub(super) events: Vec<Vec<EventIndex>>,
-    /// The metrics that are shown, in the order of the tree.
+    /// Metrics that are shown, in the order of the tree.
     pub(super) shapes: Arc<[Shape]>,
 }
 
 impl Layout {
-    /// The layout of `model`. `event` says which planned event counts an operand, `is_shown` whether anyone wants a metric.
+    /// Returns the layout of `model`. `event` returns the planned event that counts an operand, `is_shown`
+    /// whether a metric is requested.
     pub(super) fn new(
         model: &Model,
         event: impl Fn(u32) -> Option<EventIndex>,
@@ -66,7 +68,8 @@ impl Layout {
             }
         }
         let roots: Vec<u32> = model.tree_nodes().filter(|&node| above[node as usize].is_none()).collect();
-        // What is estimated by assumed latencies, or counts something else than its parent, may be larger.
+        // A metric that is estimated by assumed latencies, or counts something else than its parent, may be
+        // larger.
         let comparable = |(part, whole): &(u32, u32)| {
             [part, whole].iter().all(|index| model.metrics[**index as usize].domain == "Slots")
         };
@@ -103,11 +106,11 @@ fn shape(model: &Model, above: &[Option<u32>], index: u32, depth: u32) -> Shape 
 
 /// All slots, in per cent.
 const WHOLE: f64 = 100.0;
-/// What rounding may make of it: a share is kept in 8 bits by the hardware.
+/// Tolerance for rounding, in per cent: the hardware keeps a share in 8 bits.
 const TOLERANCE: f64 = 1.5;
 
 impl Prepared {
-    /// The tree of these nodes: with its path, and with what contradicts itself.
+    /// Returns the tree of these nodes, with its path and its contradictions.
     pub(super) fn with_path(&self, nodes: Vec<Node>) -> Tree {
         let path = self.path(&nodes);
         let end = |pick: fn(&Known) -> f64| {
@@ -122,7 +125,7 @@ impl Prepared {
         Tree { sure, path, faults: self.faults(&nodes), nodes, ..Tree::default() }
     }
 
-    /// From the root down, always to the largest of the flagged nodes.
+    /// Returns the path from the root down, always to the largest of the flagged nodes.
     pub(super) fn path(&self, nodes: &[Node]) -> Vec<u32> {
         let worst = |among: &mut dyn Iterator<Item = u32>| {
             let flagged = among.filter(|&index| nodes[index as usize].flagged == Some(true));
@@ -131,7 +134,7 @@ impl Prepared {
             known.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, index)| index)
         };
         let mut path = Vec::new();
-        // Doing useful work is no bottleneck, though a high share of it is flagged as well.
+        // Useful work is not a bottleneck, though a high share of it is flagged as well.
         let lost = |index: &u32| self.model.metrics[*index as usize].name != "Retiring";
         let roots = || self.layout.roots.iter().copied();
         let mut next = worst(&mut roots().filter(lost)).or_else(|| worst(&mut roots()));
@@ -142,7 +145,7 @@ impl Prepared {
         path
     }
 
-    /// What cannot be: roots that do not add up to everything, parts larger than the whole.
+    /// Returns contradictions: roots that do not add up to everything, parts larger than the whole.
     pub(super) fn faults(&self, nodes: &[Node]) -> Vec<String> {
         let known = |index: u32| nodes[index as usize].value.known();
         let name = |index: u32| self.model.metrics[index as usize].name.as_str();

@@ -1,7 +1,9 @@
-//! Metrics of a CPU model for one owner: every node with its interval, its flag, and whether the tree is consistent.
+//! Metrics of a CPU model for one owner: every node with its interval and its flag, and whether the tree is
+//! consistent.
 //!
-//! The interval of a metric comes from evaluating its formula on every replicate of the counts, so that it holds for any
-//! formula. A node is marked mismeasured, not corrected, where it contradicts its parent by more than their intervals.
+//! The interval of a metric comes from evaluating its formula on every replicate of the counts, so it holds
+//! for any formula. A node is marked mismeasured, not corrected, where it contradicts its parent by more than
+//! their intervals.
 
 mod counters;
 mod layout;
@@ -38,31 +40,32 @@ use crate::{
     table::model::{Model, TaskForms},
 };
 
-/// The metrics of an interval, of cores of one kind.
+/// Metrics of an interval, of cores of one kind.
 #[derive(Clone, Debug)]
 pub struct TopDown {
-    /// Which kind, where cores differ.
+    /// Kind of the cores, where cores differ.
     pub core_type: Option<CoreType>,
-    /// The CPU model whose formulas were used.
+    /// CPU model of the formulas.
     pub model: String,
-    /// Where they come from.
+    /// Source of the formulas.
     pub source: String,
-    /// Their version.
+    /// Version of the formulas.
     pub formulas: String,
-    /// What to bear in mind about all of it.
+    /// Notes about all of the metrics.
     pub notes: Vec<String>,
-    /// The measured metrics: each below the one it is a part of.
+    /// Measured metrics, each below the one of which it is a part.
     pub shapes: Arc<[Shape]>,
-    /// What adds up over owners and intervals: what [`Tree::amounts`] are of.
+    /// Counters of [`Tree::amounts`], which add up over owners and intervals.
     pub counters: Arc<[Counter]>,
-    /// The target together, then its owners, most time first.
+    /// Tree of the target, then of its owners, most time first.
     pub owners: Vec<(OwnerOrTarget, Tree)>,
-    /// The runs of the command that the target's tree is from, if there were several.
+    /// Runs of the command that the target's tree is from, if there were several.
     pub runs: Option<Runs>,
 }
 
 impl TopDown {
-    /// What one of its metrics is called among those of all cores: with the core PMU, as perf writes events of one, where cores differ.
+    /// Returns the name of a metric among those of all cores. Where cores differ it has the core PMU, as perf
+    /// writes events of one.
     pub fn named<'a>(&self, name: impl Into<Cow<'a, str>>) -> Cow<'a, str> {
         let name = name.into();
         match &self.core_type {
@@ -71,14 +74,14 @@ impl TopDown {
         }
     }
 
-    /// The metric of instructions per cycle, which tables of small cores call after the core.
+    /// Returns the metric of instructions per cycle, which tables of small cores name after the core.
     pub fn ipc(&self) -> Option<&Shape> {
         ["Info_Thread_IPC", "Info_Core_IPC"]
             .iter()
             .find_map(|name| self.shapes.iter().find(|shape| shape.name == *name))
     }
 
-    /// The core PMU that it is of, where cores differ.
+    /// Returns the core PMU of the metrics, where cores differ.
     pub fn pmu(&self) -> Option<&str> {
         self.core_type.as_ref().map(|cores| cores.pmu.as_str())
     }
@@ -89,53 +92,53 @@ impl TopDown {
 pub struct Prepared {
     /// The model, with formulas for tasks.
     pub model: Model,
-    /// By metric: why it is no single owner's.
+    /// Reason by metric why it does not belong to a single owner.
     shared: Vec<Option<String>>,
     formulas: Formulas,
     layout: Layout,
     counters: Arc<[Counter]>,
-    /// By operand: the event that counts it, or a number that is known without counting.
+    /// Source of each operand: the event that counts it, or a number that is known without counting.
     sources: Vec<OperandSource>,
-    /// By metric: is it to be measured, or why not? `None` if nobody asked for it.
+    /// Metrics that are to be measured, or the reason why not. `None` for one that is not requested.
     wanted: Vec<Option<Result<(), String>>>,
 }
 
-/// Where an operand's count comes from.
+/// Source of an operand's count.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum OperandSource {
     /// A planned event, by its index among all of them.
     Event(usize),
-    /// A number out of the table.
+    /// A number from the table.
     Known(f64),
-    /// Nowhere.
+    /// No source at all.
     None,
 }
 
-/// The metrics of one owner.
+/// Metrics of one owner.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tree {
-    /// By metric of the model.
+    /// Nodes by metric of the model.
     pub nodes: Vec<Node>,
-    /// The flagged nodes from the root to where most is lost.
+    /// Flagged nodes from the root to where most is lost.
     pub path: Vec<u32>,
-    /// How many nodes at the beginning of the path are flagged at both ends of their intervals.
+    /// Number of nodes at the beginning of the path that are flagged at both ends of their intervals.
     pub sure: usize,
-    /// What contradicts itself, in words.
+    /// Contradictions, in words.
     pub faults: Vec<String>,
-    /// What the owner has of every counter.
+    /// Value of every counter for the owner.
     pub amounts: Vec<Value>,
-    /// How long it ran on these cores, in ns.
+    /// Time that the owner ran on these cores, in ns.
     pub time_ns: u64,
-    /// Which share of its time that is, in per cent, where cores differ.
+    /// Share of the owner's time on these cores, in per cent, where cores differ.
     pub time_share: Option<Value>,
 }
 
 /// One metric of one owner.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
-    /// Its value, in its unit.
+    /// Value of the metric, in its unit.
     pub value: Value,
-    /// Is it over its threshold? `None` if it has none.
+    /// Set if the value is over its threshold. `None` if it has none.
     pub flagged: Option<bool>,
 }
 
@@ -143,7 +146,7 @@ pub struct Node {
 struct Evaluated<'a> {
     estimates: &'a Estimates,
     results: Results,
-    /// None where everything is exact.
+    /// Results of the replicates, none where everything is exact.
     replicas: Option<Results<REPLICATES>>,
 }
 
@@ -155,7 +158,7 @@ impl Prepared {
             .always_events()
             .chain(turns.groups.iter().flat_map(|group| &group.events))
             .enumerate()
-            // What is counted all the time comes first, and is better than the same in a turn.
+            // An event that always counts comes first, and is better than the same in a turn.
             .fold(HashMap::new(), |mut events, (index, event)| {
                 events.entry(event.name.as_str()).or_insert(index);
                 events
@@ -197,18 +200,18 @@ impl Prepared {
         }
     }
 
-    /// The metrics of an owner, or of everyone, who ran in these slices.
+    /// Returns the metrics of an owner, or of all owners, that ran in these slices.
     pub fn tree(&self, turns: &Multiplexing, rows: &[SliceRow], around: &Around<'_>) -> Tree {
         let (estimates, time_ns) = (Estimates::new(turns, rows), report::time_ns(rows));
         let constant = |name: &String| match name.as_str() {
-            // How long the owner ran, of which the kernel says more than any counter.
+            // Running time of the owner, for which the kernel is a better source than any counter.
             "TASK_SECONDS" => time_ns as f64 / 1e9,
             name => around.constant(name),
         };
         let constants: Vec<f64> = self.model.constants.iter().map(constant).collect();
         let metrics = 0..self.model.metrics.len() as u32;
         let results = self.evaluate(&constants, |event| estimates.total(event).map(|total| [total]));
-        // What is exact is the same in every replicate.
+        // An exact value is the same in every replicate.
         let replicas =
             (!estimates.are_exact()).then(|| self.evaluate(&constants, |event| estimates.replicates(event)));
         let evaluated = Evaluated { estimates: &estimates, results, replicas };

@@ -1,4 +1,5 @@
-//! The metrics of every owner in an interval, and the groups of counters to multiplex next: those below flagged nodes.
+//! Metrics of every owner in an interval, and the groups of counters to multiplex next: those below flagged
+//! nodes.
 
 use std::{
     cmp::Reverse,
@@ -23,7 +24,7 @@ use crate::{
     table::model::Model,
 };
 
-/// The metrics of everyone in `interval`, by core PMU as `prepared` are.
+/// Returns the metrics of all owners in `interval`, by core PMU as `prepared` are.
 pub fn topdown(
     prepared: &[Prepared],
     machine: &Machine,
@@ -50,7 +51,7 @@ pub fn topdown(
     all
 }
 
-/// Fills in for which share of its time each owner was on the cores of each kind.
+/// Sets the share of time that each owner was on the cores of each kind.
 fn share_time(all: &mut [TopDown]) {
     let mut times: BTreeMap<OwnerOrTarget, u64> = BTreeMap::new();
     for (who, tree) in all.iter().flat_map(|topdown| &topdown.owners) {
@@ -64,7 +65,7 @@ fn share_time(all: &mut [TopDown]) {
 }
 
 impl Prepared {
-    /// The trees of the target and of its owners on the cores of a core PMU, the plan's `at`th.
+    /// Returns the trees of the target and of its owners on the cores of a core PMU, the plan's `at`th.
     fn owners(
         &self,
         (at, header): (usize, &TasksHeader),
@@ -111,7 +112,7 @@ impl Prepared {
         }
     }
 
-    /// What several threads on a core do to the numbers.
+    /// Returns notes on the effect of several threads on a core.
     fn notes(&self, topology: &Topology) -> Vec<String> {
         if topology.smt != Smt::On {
             return Vec::new();
@@ -128,26 +129,26 @@ impl Prepared {
     }
 }
 
-/// For how long an owner ran in these slices, in ns.
+/// Returns the time that an owner ran in these slices, in ns.
 pub(super) fn time_ns(rows: &[SliceRow]) -> u64 {
     rows.iter().map(|row| row.time_ns).fold(0, u64::saturating_add)
 }
 
-/// What is known about the machine and the interval.
+/// Machine and interval of an evaluation.
 #[derive(Clone, Copy, Debug)]
 pub struct Around<'a> {
     /// The machine's layout.
     pub topology: &'a Topology,
     /// CPUs that counted.
     pub cpus: usize,
-    /// Whose counts they are.
+    /// Extent of the counts.
     pub extent: CountsOf,
-    /// Length of the interval.
+    /// Length of the interval, in s.
     pub seconds: f64,
 }
 
 impl Around<'_> {
-    /// A constant of a formula; NaN if the machine does not say.
+    /// Returns a constant of a formula, NaN if the machine does not report it.
     pub(super) fn constant(&self, name: &str) -> f64 {
         let known = |number: Option<u32>| number.map_or(f64::NAN, f64::from);
         let topology = self.topology;
@@ -171,20 +172,21 @@ impl Around<'_> {
     }
 }
 
-/// Drills down a model's tree, interval by interval.
+/// Drill-down of a model's tree, interval by interval.
 #[derive(Clone, Debug)]
 pub struct Drilling {
     drill: Drill,
-    /// By metric of the model: the groups that its events are in.
+    /// Groups of the events of each metric of the model.
     groups: Vec<Vec<u32>>,
-    /// Groups of what is not in the tree.
+    /// Groups of metrics that are not in the tree.
     always: BTreeSet<u32>,
-    /// Groups that a tick has time for.
+    /// Number of groups for which a tick has time.
     most: usize,
 }
 
 impl Drilling {
-    /// Begins where the plan does; `most` groups have time between two decisions. `None` if it measures every level anyway.
+    /// Returns a drill-down that starts where the plan does. `most` groups have time between two decisions.
+    /// `None` if the plan measures every level anyway.
     pub fn new(prepared: &Prepared, plan: &Metrics, most: usize) -> Option<Self> {
         if plan.depth != Depth::DrillDown {
             return None;
@@ -209,7 +211,7 @@ impl Drilling {
         })
     }
 
-    /// Takes in what an interval found; the groups that are to have turns in the next one.
+    /// Evaluates the results of an interval, and returns the groups that are to have turns in the next one.
     pub fn after(&mut self, topdown: &TopDown) -> Vec<u32> {
         let mut is_flagged = vec![false; self.groups.len()];
         let mut values = vec![0.0_f64; self.groups.len()];

@@ -1,7 +1,9 @@
-//! Several runs of a command → one tree: each metric from the run that counted its events, flags and path over all of them.
+//! Tree of several runs of a command: each metric from the run that counted its events, flags and path over
+//! all of them.
 //!
-//! What always counts was counted in every run: its metrics are means, with the interval that the runs say. How much the
-//! runs differ tells whether they did the same work, and with it whether a part can be held against its whole.
+//! Events that always count were counted in every run: their metrics are means, with the interval of the
+//! runs. The spread of the runs shows whether they did the same work, and so whether a part can be compared
+//! with its whole.
 
 use std::sync::Arc;
 
@@ -20,50 +22,50 @@ use crate::{
     table::unit::Unit,
 };
 
-/// What one run of the command did.
+/// Results of one run of the command.
 #[derive(Clone, Debug)]
 pub struct OneRun {
-    /// The target's metrics, those of other runs missing.
+    /// Metrics of the target, those of other runs missing.
     pub tree: Tree,
-    /// How long it took, on how much CPU time, and what always counted.
+    /// Duration, CPU time, and counts of what always counted.
     pub totals: Vec<Total>,
 }
 
-/// Something that every run counts.
+/// Total that every run counts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Total {
-    /// What.
+    /// Name of the total.
     pub what: String,
-    /// In what unit.
+    /// Unit of the value.
     pub unit: Unit,
-    /// How much of it.
+    /// Value of the total.
     pub value: Value,
 }
 
-/// The runs that a tree is from.
+/// Runs that a tree is from.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Runs {
     /// Runs that ended well.
     pub ended: u32,
     /// Runs that the plan has: one for each group of counters.
     pub planned: u32,
-    /// How much they differ.
+    /// Spread of the runs in each total.
     pub spreads: Vec<Spread>,
 }
 
-/// How much runs differ in something that every one of them counted.
+/// Spread of the runs in a total that every one of them counted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spread {
-    /// What.
+    /// Name of the total.
     pub what: String,
-    /// In what unit.
+    /// Unit of the range.
     pub unit: Unit,
-    /// The least and the most of the runs; or why that is not known.
+    /// Minimum and maximum of the runs, or why they are not known.
     pub range: Result<(f64, f64), String>,
 }
 
 impl Spread {
-    /// How much the most is above the least, as a share of it. `None` if that is not known, or nothing.
+    /// Returns how far the maximum is above the minimum, as a share of it. `None` if that is not known, or 0.
     pub fn share(&self) -> Option<f64> {
         let (least, most) = self.range.as_ref().ok()?;
         (*least > 0.0).then(|| most / least - 1.0)
@@ -71,7 +73,8 @@ impl Spread {
 }
 
 impl OneRun {
-    /// What the run did that `interval` is of: how long it took, and what the target did on the cores of one core PMU, the plan's `at`th.
+    /// Returns the results of the run of `interval`: its duration, and what the target did on the cores of
+    /// one core PMU, the plan's `at`th.
     pub fn new(
         (length_ns, tree): (u64, &Tree),
         (at, turns): (usize, &Multiplexing),
@@ -100,8 +103,8 @@ fn totals(length_ns: u64, turns: &Multiplexing, rows: &[SliceRow]) -> Vec<Total>
 }
 
 impl TopDown {
-    /// Puts the tree of several runs in the place of the first one's. `plan` is that of all runs, `runs` are those that
-    /// ended well, in order. Owners have no tree: every run's are others.
+    /// Replaces the tree of the first run by that of several. `plan` is that of all runs, `runs` are those
+    /// that ended well, in order. Owners have no tree, because each run has different owners.
     pub fn combine(&mut self, prepared: &Prepared, plan: &Metrics, planned: u32, runs: &[OneRun]) {
         self.shapes = Arc::clone(&prepared.layout.shapes);
         let time_share = runs.first().and_then(|run| run.tree.time_share.clone());
@@ -116,7 +119,7 @@ impl TopDown {
 }
 
 impl Prepared {
-    /// The tree of several runs.
+    /// Returns the tree of several runs.
     fn combined(&self, plan: &Metrics, runs: &[OneRun]) -> Tree {
         let values: Vec<Value> =
             (0..self.model.metrics.len()).map(|metric| self.of_runs(metric, plan, runs)).collect();
@@ -134,7 +137,7 @@ impl Prepared {
         self.with_path(nodes)
     }
 
-    /// A metric's value in the run that counted all of its events.
+    /// Returns a metric's value in the run that counted all of its events.
     fn of_runs(&self, metric: usize, plan: &Metrics, runs: &[OneRun]) -> Value {
         match &self.wanted[metric] {
             Some(Ok(())) => {}
@@ -158,7 +161,7 @@ impl Prepared {
     }
 }
 
-/// How much `runs` differ in what all of them counted.
+/// Returns the spread of `runs` in each total that all of them counted.
 fn spreads(runs: &[OneRun]) -> Vec<Spread> {
     let Some(first) = runs.first() else { return Vec::new() };
     let spread = |(index, total): (usize, &Total)| {
@@ -193,7 +196,8 @@ mod tests {
         plan::{metrics::Metrics, multiplexing::Multiplexing},
     };
 
-    /// What one run says: slots, retired, lost, cycles; and its own group's event, which is the run's number `group`.
+    /// Returns the results of one run: slots, retired, lost, cycles, and the event of its own group, which is
+    /// the run's number `group`.
     fn run(group: usize, always: [u64; 4], counted: u64) -> OneRun {
         let turns = Multiplexing { groups: vec![tests::group(&[tests::TURNS[group]])], ..tests::turns() };
         let prepared = tests::prepared(&of_run(group), &turns);
@@ -201,7 +205,7 @@ mod tests {
         OneRun { tree: tests::tree(&prepared, &turns, &rows), totals: totals(2_000, &turns, &rows) }
     }
 
-    /// The plan of a run, as [`crate::plan::Plan::of_run`] makes it.
+    /// Returns the plan of a run, as [`crate::plan::Plan::of_run`] makes it.
     fn of_run(group: usize) -> Metrics {
         let mut plan = tests::plan();
         plan.measured.retain(|metric| metric.groups.iter().all(|&other| other as usize == group));
@@ -247,7 +251,7 @@ mod tests {
 
     #[test]
     fn flags_and_the_path_are_those_of_all_runs_together() {
-        // No single run knows both Memory and Cache.
+        // No single run has both Memory and Cache.
         let alone = run(1, [100, 70, 30, 50], 10);
         let (prepared, topdown) = combined(&[run(0, [100, 70, 30, 50], 20), alone.clone()]);
         assert_eq!(node(&prepared, &alone.tree, "Cache").flagged, Some(false));

@@ -1,4 +1,4 @@
-//! Trees of made counts.
+//! Trees of synthetic counts.
 
 use std::time::Duration;
 
@@ -14,7 +14,8 @@ use crate::{
     table::model::{TaskForms, read},
 };
 
-/// Of 100 slots some retire and the others are lost; what memory and its first cache lose, each in a turn of its own.
+/// Table in which some of the slots retire and the others are lost. What memory and its first cache lose is
+/// counted in separate turns.
 const TABLE: &str = "pmbpf table 1\n\
     model\tmade\n\
     metric\tRetiring\t1\t-\tpercent\tTMA\tSlots\t-\t100\tR / S\t@Retiring > 60\t-\n\
@@ -36,7 +37,7 @@ pub(super) fn group(names: &[&str]) -> EventGroup {
     EventGroup { events: names.iter().map(event).collect() }
 }
 
-/// What to count for all of the made model.
+/// Returns the turns of all events of the synthetic model.
 pub(super) fn turns() -> Multiplexing {
     Multiplexing {
         pmu: "cpu".to_owned(),
@@ -46,7 +47,7 @@ pub(super) fn turns() -> Multiplexing {
     }
 }
 
-/// The plan for [`turns()`]. What nothing counts is missing.
+/// Returns the plan for [`turns()`]. A metric of an event that is not counted is missing.
 pub(super) fn plan() -> Metrics {
     let measured = |(name, level, groups): (&str, u32, &[u32])| Measured {
         name: name.to_owned(),
@@ -75,7 +76,8 @@ pub(super) fn prepared(plan: &Metrics, turns: &Multiplexing) -> Prepared {
     Prepared::new(TaskForms::new(read(TABLE).unwrap(), Smt::Off), plan, turns)
 }
 
-/// What an owner counted in slices of a second: always the same, and in its turn `counted` of each group.
+/// Returns the rows of an owner in slices of a second, with `always` in each and `counted` of each group in
+/// its turn.
 pub(super) fn rows(always: [u64; 4], counted: &[u64]) -> Vec<SliceRow> {
     let row = |slice: usize| {
         let group = slice % counted.len();
@@ -99,7 +101,7 @@ pub(super) fn tree(prepared: &Prepared, turns: &Multiplexing, rows: &[SliceRow])
     prepared.tree(turns, rows, &around)
 }
 
-/// A node by its name.
+/// Returns a node by its name.
 pub(super) fn node<'a>(prepared: &Prepared, tree: &'a Tree, name: &str) -> &'a super::Node {
     &tree.nodes[prepared.model.metric(name).unwrap() as usize]
 }
@@ -155,7 +157,8 @@ fn what_is_missing_says_why() {
     );
 }
 
-/// Of two cycles that a core's queue was full, its threads count four together.
+/// Table of a metric that two threads count together: they count four for two cycles in which their core's
+/// queue was full.
 const CORES: &str = "pmbpf table 1\n\
     model\tmade\n\
     event\tOFFCORE_REQUESTS_BUFFER.SQ_FULL\tcore\tevent=0xb2\tany\t0\t-\n\

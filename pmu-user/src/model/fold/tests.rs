@@ -1,4 +1,4 @@
-//! What is put together keeps its sums.
+//! Tests that merging keeps the sums.
 
 use super::{Bounds, is_rest};
 use crate::{
@@ -12,7 +12,8 @@ use pmu_common::count::Count;
 const BOUNDS: Bounds = Bounds { owners: 4, names: 2, hot: 8, stack_bytes: 400, gaps: 6, upwards: true };
 const SECOND: u64 = 1_000_000_000;
 
-/// A tick in which one owner after the other lived and ended in slot 1: each ran for 10 ns and was hit once.
+/// A run in which one owner after the other lives and ends in slot 1, one a tick. Each runs for 10 ns and is
+/// hit once.
 struct Run {
     ledger: Ledger,
     total: Interval,
@@ -51,7 +52,7 @@ impl Run {
         self.ledger.fold(&BOUNDS, &mut [&mut self.total]);
     }
 
-    /// CPU time by owner.
+    /// Returns the CPU time by owner.
     fn times(&self) -> Vec<(String, u64)> {
         let time = |(&index, counts): (_, &crate::model::Counts)| {
             (self.ledger.owner(index).in_words(), counts.cpu_time_ns)
@@ -147,7 +148,7 @@ fn what_is_known_by_a_name_is_one_owner_and_names_are_bounded() {
         run.live(comm("cc1".to_owned()), false);
     }
     assert_eq!(run.times(), [("cc1".to_owned(), 30)]);
-    // Names of one tick, each of a process of its own.
+    // Names of one tick, each of a separate process.
     let names = super::BOUNDS.owners + 10;
     let slots = (0..names as u32).map(|slot| SlotId { slot: slot + 2, generation: 0 });
     let count = |slot| CountRow {

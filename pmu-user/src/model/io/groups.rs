@@ -1,8 +1,8 @@
 //! Memory traffic of CPUs by owner, between readings of resctrl's groups.
 //!
-//! A control group's count holds those of its monitoring groups, so these are taken off; they were read between two readings of
-//! the whole, which bound the difference. A count that went down was reset, or its hardware counter was given away and came back:
-//! nothing is known of it for that tick.
+//! A control group's count includes those of its monitoring groups, so these are subtracted. They were read
+//! between two readings of the whole, which bound the difference. A count that went down was reset, or its
+//! hardware counter was given away and came back. It is not known for that tick.
 
 #[cfg(test)]
 mod tests;
@@ -21,26 +21,27 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// Least and most that a number can be.
+/// Lower and upper bound of a number.
 type Bounds = (u64, u64);
 
-/// OwnerOrGroup a count belongs to.
+/// Owner or group to which a count belongs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OwnerOrGroup {
-    /// An owner: all that he did.
+    /// An owner, with all of its traffic.
     Owner(Owner),
-    /// A group that is nobody's in particular, by its path.
+    /// A group without a single owner, by its path.
     Group(Untrusted),
 }
 
-/// What was counted of one event.
+/// Count of one event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Amount {
-    /// Least and most that it can be, in bytes: added up over the time that was watched; of what does not grow, the latest.
+    /// Lower and upper bound, in bytes, summed over the watched time. For a count that does not grow, the
+    /// latest.
     pub bytes: Bounds,
-    /// Time for which it is known, in ns.
+    /// Time for which the count is known, in ns.
     pub watched_ns: u64,
-    /// Why it is not known for some of the time: the first reason.
+    /// Reason why the count is not known for some of the time: the first one.
     pub why: Option<String>,
 }
 
@@ -58,27 +59,27 @@ impl Amount {
     }
 }
 
-/// What one owner, or a group without one, did.
+/// Counts of one owner, or of a group without one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Share {
-    /// By event.
+    /// Amounts by event.
     pub amounts: BTreeMap<MonitoringEvent, Amount>,
-    /// Why it is nobody's in particular, if it is a group's.
+    /// Reason why a group has no single owner.
     pub nobody: Option<String>,
 }
 
-/// What was counted between two readings.
+/// Counts between two readings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupsInterval {
-    /// Its length in ns.
+    /// Length of the interval in ns.
     pub duration_ns: u64,
-    /// By whom.
+    /// Counts by owner or group.
     pub shares: BTreeMap<OwnerOrGroup, Share>,
 }
 
 impl GroupsInterval {
-    /// What was counted from one drain to the next, of `events`, which stand in that order in every domain. What threads did
-    /// that came to a group and left it in between is the group's, and so its owner's.
+    /// Returns the counts from one drain to the next of `events`, which stand in that order in every domain.
+    /// The traffic of threads that entered and left a group in between is the group's, and so its owner's.
     pub fn between(earlier: &Groups, later: &Groups, events: &[MonitoringEvent]) -> Self {
         let duration_ns = later.at_ns.saturating_sub(earlier.at_ns);
         let mut interval = Self { duration_ns, shares: BTreeMap::new() };
@@ -145,17 +146,18 @@ impl GroupsInterval {
     }
 }
 
-/// Whose a group's count between two readings is.
+/// Owners of a group's count between two readings.
 #[derive(Default)]
 struct Told {
     owners: Vec<Owner>,
-    /// Whose it was at one of them only.
+    /// Owners at one of the readings only.
     moved: Vec<Owner>,
-    /// Why it is nobody's.
+    /// Reason why there is no single owner.
     nobody: Option<String>,
 }
 
-/// `steady`: owners that had all their threads in groups of theirs at both readings. Of anyone else, something may be missing.
+/// Attributes the count of a group. `steady` has the owners with all their threads in groups of theirs at
+/// both readings. Counts of any other owner may be incomplete.
 fn told(before: Option<&GroupRow>, after: Option<&GroupRow>, steady: &BTreeSet<&Owner>) -> Told {
     use GroupOwner::{Empty, Nobody, Of, Outsider};
     let (before, after) = (before.map_or(&Empty, |row| &row.whose), after.map_or(&Empty, |row| &row.whose));
@@ -175,12 +177,13 @@ fn told(before: Option<&GroupRow>, after: Option<&GroupRow>, steady: &BTreeSet<&
     Told { owners: owned(owners), moved: owned(moved), nobody }
 }
 
-/// Whoever was there at one end, and nobody at the other, was there alone.
+/// Returns whether the owner may have been alone in the group. An owner at one reading was alone if the group
+/// was empty at the other.
 fn may_be(whose: &GroupOwner, owner: &Owner) -> bool {
     *whose == GroupOwner::Empty || matches!(whose, GroupOwner::Of(owners) if owners.contains(owner))
 }
 
-/// Everyone who has groups.
+/// Returns all owners that have groups.
 fn owners(groups: &Groups) -> BTreeSet<&Owner> {
     let owners = groups.rows.iter().filter_map(|row| match &row.whose {
         GroupOwner::Of(owners) => Some(owners),
@@ -208,7 +211,7 @@ fn total(each: impl IntoIterator<Item = Bounds>) -> Bounds {
     })
 }
 
-/// What a group's own count grew by, at all caches together.
+/// Returns the growth of a group's own count, over all caches.
 fn difference(
     (earlier, before): (&Groups, &GroupRow),
     (later, after): (&Groups, &GroupRow),
@@ -227,14 +230,14 @@ fn difference(
     Ok(total(grown))
 }
 
-/// Does a count grow?
+/// Kind of count: whether it grows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Grows {
     Yes,
     No,
 }
 
-/// What was counted for a group itself, without its monitoring groups, by domain.
+/// Returns the count of a group itself, without its monitoring groups, by domain.
 fn own<'a>(
     groups: &'a Groups,
     row: &'a GroupRow,
@@ -261,7 +264,7 @@ fn own<'a>(
     row.group.domains.iter().map(of_domain).collect()
 }
 
-/// What is left of a whole that was read before and after its parts.
+/// Returns the rest of a whole that was read before and after its parts.
 fn without(first: u64, again: u64, theirs: u64, grows: Grows) -> Result<Bounds, String> {
     let (low, high) = (first.min(again).checked_sub(theirs), first.max(again).saturating_sub(theirs));
     match (grows, low) {
@@ -270,9 +273,9 @@ fn without(first: u64, again: u64, theirs: u64, grows: Grows) -> Result<Bounds, 
             Err("a monitoring group in it came or went between two readings".to_owned())
         }
         (Grows::Yes, _) if again == 0 && theirs == 0 => Ok((0, 0)),
-        // The kernel leaves a part that it cannot read out of the whole, without a word.
+        // The kernel silently omits a part that it cannot read from the whole.
         (Grows::Yes, None | Some(0)) => {
-            Err("its own count cannot be told from those of the monitoring groups in it".to_owned())
+            Err("its own count cannot be separated from those of the monitoring groups in it".to_owned())
         }
         (Grows::Yes, Some(low)) => Ok((low, high)),
     }

@@ -1,4 +1,4 @@
-//! What the kernel itself counts of disks, interfaces and TCP, subtracted.
+//! Differences of the kernel's own counts of disks, interfaces and TCP.
 
 use std::collections::BTreeMap;
 
@@ -11,41 +11,41 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// What the kernel counted from one reading to another.
+/// Counts of the kernel from one reading to another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelInterval {
-    /// From the first reading to the last, in ns.
+    /// Time from the first reading to the last, in ns.
     pub of_ns: u64,
-    /// Readings but the first.
+    /// Number of readings after the first.
     pub readings: u64,
-    /// Disks.
+    /// Usage of disks.
     pub disks: BTreeMap<DeviceNumber, DiskUse>,
     /// Network namespaces, by the target in it; `None` is the host's.
     pub networks: BTreeMap<Option<Owner>, NetworkInterval>,
 }
 
-/// How a disk was used.
+/// Usage of a disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DiskUse {
-    /// Name.
+    /// Name of the disk.
     pub name: Untrusted,
     /// Time in ms during which at least one request was in flight.
     pub busy_ms: u64,
-    /// Time in ms of all its requests together, from when they were made until they completed.
+    /// Time in ms of all its requests together, from their creation until they completed.
     pub queue_ms: u64,
 }
 
 /// Packets and TCP of a network namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NetworkInterval {
-    /// Interfaces: what they received and sent.
+    /// Interfaces, with the packets that they received and sent.
     pub interfaces: BTreeMap<Untrusted, [Packets; 2]>,
-    /// TCP.
+    /// Counts of TCP.
     pub tcp: TcpCount,
 }
 
 impl KernelInterval {
-    /// What was added between two readings; nothing of what was not in the first.
+    /// Returns the difference between two readings, without what is missing from the first.
     pub fn between(before: &KernelCounts, now: &KernelCounts) -> Self {
         let earlier: BTreeMap<_, _> = before.disks.iter().map(|disk| (disk.device, disk.in_use)).collect();
         let used = |disk: &crate::drain::io::DiskCount| {
@@ -65,7 +65,7 @@ impl KernelInterval {
         }
     }
 
-    /// Adds what came after it.
+    /// Adds the interval that follows.
     pub fn append(&mut self, next: Self) {
         self.of_ns = self.of_ns.saturating_add(next.of_ns);
         self.readings += next.readings;

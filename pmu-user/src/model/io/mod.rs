@@ -1,4 +1,4 @@
-//! Drains of I/O subtracted: intervals, their sums, and the names that came with them.
+//! Differences between drains of I/O: intervals, their sums, and the names that came with them.
 
 pub mod groups;
 pub mod kernel;
@@ -25,63 +25,63 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// Slices of an uncore PMU beyond which those of a long run are folded: intervals are no better for more.
+/// Slices of an uncore PMU beyond which those of a long run are merged. More slices do not improve intervals.
 const SLICES_MAX: usize = 512;
 
-/// One uncore PMU: which kind of the plan's, and which of that kind.
+/// Id of an uncore PMU: index of its kind in the plan, and index within that kind.
 pub type UncoreId = (u32, u32);
 
-/// A span of time, in ns since counting started; before that, where a recording begins midway.
+/// Span of time, in ns since counting started. It may begin before that, if a recording begins midway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// When it began.
+    /// Start of the span.
     pub from_ns: i64,
-    /// When it ended.
+    /// End of the span.
     pub to_ns: i64,
 }
 
 impl Span {
-    /// Of a slice; a recording may hold any number.
+    /// Returns the span of a slice. A recording may hold any number.
     fn of(slice: &UncoreSlice) -> Self {
         let to_ns = signed(slice.ended_ns);
         Self { from_ns: to_ns.saturating_sub(signed(slice.enabled_ns)), to_ns }
     }
 
-    /// From the earlier beginning to the later end.
+    /// Returns the span from the earlier start to the later end.
     fn joined(self, other: Self) -> Self {
         Self { from_ns: self.from_ns.min(other.from_ns), to_ns: self.to_ns.max(other.to_ns) }
     }
 }
 
-/// A time in ns, as one that may be before counting started.
+/// Returns a time in ns as one that may be before counting started.
 pub fn signed(ns: u64) -> i64 {
     i64::try_from(ns).unwrap_or(i64::MAX)
 }
 
-/// What was counted in some time.
+/// Counts of I/O in some time.
 #[derive(Clone, Debug, Default)]
 pub struct IoInterval {
-    /// When it began, in ns since counting started.
+    /// Start, in ns since counting started.
     pub from_ns: u64,
-    /// When it ended.
+    /// End, in ns since counting started.
     pub to_ns: u64,
     /// Slices of each uncore PMU, in order of time.
     pub uncore: BTreeMap<UncoreId, Vec<SliceRow>>,
-    /// When each uncore PMU's first slice began and its last one ended: not quite with the interval, since uncore PMUs are read one after
-    /// the other.
+    /// Start of each uncore PMU's first slice and end of its last one. They differ slightly from the
+    /// interval's, since uncore PMUs are read one after the other.
     pub spans: BTreeMap<UncoreId, Span>,
     /// Block requests and packets, where they are counted.
     pub traffic: Option<TrafficInterval>,
-    /// What the kernel itself counted.
+    /// The kernel's own counts.
     pub kernel: KernelInterval,
     /// Memory traffic by group.
     pub groups: GroupsInterval,
-    /// What could not be kept beside what traffic lost, by reason.
+    /// Losses by reason, except those of traffic.
     pub losses: BTreeMap<String, u64>,
 }
 
 impl IoInterval {
-    /// What uncore PMUs counted between two drains.
+    /// Returns the counts of uncore PMUs between two drains.
     pub fn of(slices: Vec<UncoreSlice>, from_ns: u64, to_ns: u64) -> Self {
         let mut interval = Self { from_ns, to_ns, ..Self::default() };
         for slice in slices {
@@ -96,7 +96,7 @@ impl IoInterval {
         self.spans.entry(id).and_modify(|all| *all = all.joined(span)).or_insert(span);
     }
 
-    /// Adds what came after it. One without length begins where that does.
+    /// Adds the interval that follows. An interval without length begins where that does.
     pub fn append(&mut self, next: Self) {
         if self.from_ns == self.to_ns {
             self.from_ns = next.from_ns;
@@ -118,7 +118,7 @@ impl IoInterval {
         }
     }
 
-    /// Its length, in s.
+    /// Returns the length in s.
     pub fn seconds(&self) -> f64 {
         self.to_ns.saturating_sub(self.from_ns) as f64 / 1e9
     }
@@ -130,7 +130,7 @@ fn fold(rows: &mut Vec<SliceRow>) {
     }
 }
 
-/// An uncore PMU's slice as an owner's: what owns the counts of an uncore PMU is the uncore PMU.
+/// Converts an uncore PMU's slice into an owner's row. The owner of an uncore PMU's counts is the uncore PMU.
 fn row(slice: UncoreSlice) -> SliceRow {
     SliceRow {
         slot: SlotId { slot: slice.at, generation: 0 },
@@ -148,30 +148,30 @@ fn row(slice: UncoreSlice) -> SliceRow {
 /// The last reading of every source, and names so far.
 #[derive(Clone, Debug)]
 pub struct IoLedger {
-    /// Cgroups.
+    /// Paths of cgroups.
     pub cgroups: CgroupPaths,
-    /// Disks.
+    /// Names of disks.
     pub disks: BTreeMap<DeviceNumber, Untrusted>,
-    /// Who has which device for himself.
+    /// Devices with an exclusive owner, and that owner.
     pub owned: Vec<(Bdf, Ownership)>,
-    /// Targets that had no group of their own, when that was last so, and why.
+    /// Targets that had no group of theirs alone, when that was last so, with the reason.
     pub untold: Vec<Absent>,
     /// The last drain, without what is in intervals.
     pub last: IoDrain,
-    /// What the process has cost.
+    /// Cost of the process.
     pub cost: OwnCost,
     /// Cgroups that became targets.
     pub followed: FollowedPaths,
     begun: bool,
     traffic: Option<Traffic>,
-    /// What groups count, in the order in which counts stand in a drain; none where nothing is.
+    /// Events that groups count, in the order of the counts in a drain; `None` if nothing is counted.
     events: Option<Vec<MonitoringEvent>>,
     groups: Option<Groups>,
     kernel: Option<KernelCounts>,
 }
 
 impl IoLedger {
-    /// An empty ledger for a run that counts what `plan` says.
+    /// Returns an empty ledger for a run with this plan.
     pub fn new(plan: &IoPlan) -> Self {
         Self {
             cgroups: CgroupPaths::default(),
@@ -189,8 +189,8 @@ impl IoLedger {
         }
     }
 
-    /// What was counted since the drain before. The first one says what there was before anything was counted: the run begins with
-    /// it.
+    /// Returns the counts since the previous drain. The first drain has the state before anything was
+    /// counted: the run begins with it.
     pub fn advance(&mut self, mut drain: IoDrain) -> IoInterval {
         let is_first = !std::mem::replace(&mut self.begun, true);
         let from_ns = if is_first && drain.uncore.is_empty() { drain.at_ns } else { self.last.at_ns };
@@ -211,8 +211,8 @@ impl IoLedger {
         interval
     }
 
-    /// Bounds how much intervals hold that are appended to (see [`TrafficInterval::fold`]), and how many cgroups are known by path. No
-    /// other interval may need the paths of any.
+    /// Bounds the size of intervals that are appended to (see [`TrafficInterval::fold`]), and the number of
+    /// cgroups known by path. No other interval may need the paths of any.
     pub fn fold(&mut self, intervals: &mut [&mut IoInterval]) {
         if let Some(now) = &self.traffic {
             let parts = intervals.iter_mut().filter_map(|interval| interval.traffic.as_mut());
@@ -341,7 +341,7 @@ mod tests {
         assert_eq!(total.losses["x"], 5);
     }
 
-    /// Cgroups that each sent one packet: their names, and their rows.
+    /// Returns a drain in which each of these cgroups sent one packet, with their names and their rows.
     fn sent(cgroups: Range<u64>) -> IoDrain {
         let named = |cgroup: u64| Named { cgroup, path: Untrusted::from(format!("/web/{cgroup}")) };
         let mut count = NetCount::ZERO;
@@ -371,7 +371,7 @@ mod tests {
     fn of_many_that_come_and_go_those_with_rows_keep_their_names() {
         let (mut ledger, mut total) = (IoLedger::new(&header().plan), IoInterval::default());
         ledger.advance(sent(0..0));
-        // The one that was there first sends in every drain, and is named in the first one alone.
+        // The first cgroup sends in every drain, and is named in the first one alone.
         for at in 0..700_u64 {
             let mut drain = sent(100 + at * 100..200 + at * 100);
             let first = sent(1..2);

@@ -1,10 +1,11 @@
-//! Paths of cgroups that moved something.
+//! Paths of cgroups with traffic.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{drain::io::Named, machine::cgroup::ancestors, untrusted::Untrusted};
 
-/// Cgroups that are kept although nothing needs them any more; where that many are needed, twice as many.
+/// Cgroups that are kept although nothing needs them any more. The limit rises to twice the number of needed
+/// ones.
 const KEPT_MAX: usize = 4096;
 
 /// Paths of cgroups by id, and the id that each path had last.
@@ -16,24 +17,24 @@ pub struct CgroupPaths {
 }
 
 impl CgroupPaths {
-    /// The path of the cgroup with this id, if it was told.
+    /// Returns the path of the cgroup with this id, if it was reported.
     #[must_use]
     pub fn path(&self, id: u64) -> Option<&Untrusted> {
         self.paths.get(&id)
     }
 
-    /// The id of the cgroup that was told last with this path.
+    /// Returns the id of the cgroup that was reported last with this path.
     #[must_use]
     pub fn id(&self, path: &Untrusted) -> Option<u64> {
         self.ids.get(path).copied()
     }
 
-    /// Are there so many that those which nothing needs should be forgotten?
+    /// Returns whether there are too many cgroups, so that those which nothing needs should be dropped.
     pub(super) fn is_full(&self) -> bool {
         self.paths.len() > self.kept_max.max(KEPT_MAX)
     }
 
-    /// Forgets all but `needed`, those above them, and those that `is_needed` names by path.
+    /// Drops all but `needed`, the cgroups above them, and those that `is_needed` selects by path.
     pub(super) fn keep(&mut self, needed: &BTreeSet<u64>, is_needed: impl Fn(&Untrusted) -> bool) {
         let of_needed = needed.iter().filter_map(|id| self.paths.get(id));
         let above: BTreeSet<&[u8]> = of_needed.flat_map(|path| ancestors(path.as_bytes())).collect();
@@ -46,7 +47,7 @@ impl CgroupPaths {
             .filter(|(id, path)| kept(id, path))
             .map(|(id, path)| (*id, path.clone()))
             .collect();
-        // A cgroup that is made again at a path has the larger id.
+        // A cgroup that is created again at a path has the larger id.
         self.ids = kept.iter().map(|(id, path)| (path.clone(), *id)).collect();
         self.paths = kept;
         self.kept_max = 2 * self.paths.len();

@@ -1,9 +1,9 @@
-//! What the programs for I/O counted between two drains, and over any number of them.
+//! Counts of the programs for I/O between two drains, and over any number of drains.
 //!
-//! Slots of owners that are gone are used again. What a row had counted by then is told once, in the first drain without the row, as
-//! a retired one, and so is part of the tick that this drain ends. Rows are matched by what they say they are, never by their slot: a slot's next owner begins at 0
-//! in a row of its own, and so does an owner that comes back. Until the old one is given up, a drain may hold two rows of one key:
-//! both count.
+//! Slots of owners that are gone are used again. The counts of such a row are reported once, in the first
+//! drain without the row, as a retired row. They are part of the tick that this drain ends. Rows are matched
+//! by their contents, never by their slot. A slot's next owner begins at 0 in a separate row, and so does an
+//! owner that comes back. Until the old row is given up, a drain may hold two rows of one key: both count.
 
 #[cfg(test)]
 mod tests;
@@ -29,7 +29,8 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// Rows of each kind that are kept apart although their owners have none any more: some 8 MB of block requests.
+/// Rows of each kind that are kept apart although their owners have no row any more: some 8 MB of block
+/// requests.
 const GONE_MAX: usize = 4096;
 
 /// Requests of one device, operation and owner.
@@ -41,15 +42,15 @@ pub struct Requests {
     pub bytes: u64,
     /// Sum of the device latencies, in ns.
     pub latency_ns: u64,
-    /// Device latencies.
+    /// Histogram of device latencies.
     pub latency: Histogram,
     /// Requests that waited in a queue. All others that were seen from their start went straight to the device.
     pub queued: u64,
     /// Sum of the queue latencies, in ns.
     pub queue_ns: u64,
-    /// Queue latencies.
+    /// Histogram of queue latencies.
     pub queue: Histogram,
-    /// Requests that are in no latency, because their start was not seen.
+    /// Requests without a latency, because their start was not seen.
     pub unstarted: u64,
     /// Requests that failed.
     pub errors: u64,
@@ -77,7 +78,8 @@ impl Requests {
         }
     }
 
-    /// Adds others: of another owner, or another operation. Of another device only if neither is stacked on the other.
+    /// Adds requests of another owner or operation. Those of another device only if neither device is stacked
+    /// on the other.
     pub fn merge(&mut self, other: &Self) {
         self.latency.merge(&other.latency);
         self.queue.merge(&other.queue);
@@ -91,31 +93,31 @@ impl Requests {
             (&mut self.errors, other.errors),
             (&mut self.requeued, other.requeued),
         ] {
-            // A recording may hold anything.
+            // A recording may hold any number.
             *sum = sum.wrapping_add(count);
         }
     }
 }
 
-/// What was counted from one drain to another.
+/// Counts from one drain to another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrafficInterval {
-    /// Its length in ns.
+    /// Length of the interval in ns.
     pub duration_ns: u64,
     /// Requests; only rows with any.
     pub block: BTreeMap<BlockKey, Requests>,
-    /// Requests that had not completed at its end.
+    /// Requests that had not completed at the end of the interval.
     pub in_flight: Vec<InFlightRow>,
     /// Packets; only rows with any.
     pub net: BTreeMap<NetKey, NetCount>,
-    /// What was lost, by reason.
+    /// Losses by reason.
     pub losses: BTreeMap<String, u64>,
-    /// Runs of programs that the kernel left out.
+    /// Program runs that the kernel skipped.
     pub missed: BTreeMap<String, u64>,
 }
 
 impl TrafficInterval {
-    /// What was counted from one drain to the next: `later` without what `earlier` had counted already.
+    /// Returns the counts from one drain to the next: `later` without the counts of `earlier`.
     pub fn between(earlier: &Traffic, later: &Traffic) -> Self {
         let before = block_rows(&earlier.block);
         let changed = |(key, row): &(BlockKey, Cow<'_, BlockRow>)| before.get(key) != Some(row);
@@ -163,8 +165,9 @@ impl TrafficInterval {
         }
     }
 
-    /// Adds rows to those of the owners beyond the limit, if more than `GONE_MAX` of a kind are of owners without a row in `now`,
-    /// the last drain: then those with the fewest requests or packets.
+    /// Merges rows into those of the owners beyond the limit. This is done if more than `GONE_MAX` of a kind
+    /// have owners without a row in `now`, the last drain. The rows with the fewest requests or packets are
+    /// merged.
     pub fn fold(&mut self, now: &Traffic) {
         self.fold_to(now, GONE_MAX);
     }
@@ -185,14 +188,14 @@ impl TrafficInterval {
         }
     }
 
-    /// Ids of the cgroups that have a row, any number of times each.
+    /// Returns the ids of the cgroups that have a row, with repetitions.
     pub fn cgroups(&self) -> impl Iterator<Item = u64> {
         let of_block =
             self.block.keys().map(|key| key.whose).chain(self.in_flight.iter().map(|row| row.whose));
         of_block.filter_map(Whose::cgroup).chain(self.net.keys().filter_map(|(_, owner)| owner.cgroup()))
     }
 
-    /// Requests of one device and operation, whoever wanted them.
+    /// Returns the requests of one device and operation, of all owners.
     pub fn of_device(&self, device: DeviceNumber, operation: Operation) -> Requests {
         let mut all = Requests::default();
         for (_, requests) in self.rows_of(device, operation) {
@@ -201,8 +204,8 @@ impl TrafficInterval {
         all
     }
 
-    /// Share of the bytes of a device and operation of which it is known who wanted them (0 to 1); none if there are no
-    /// bytes.
+    /// Returns the share of the bytes of a device and operation that has a known owner (0 to 1); `None` if
+    /// there are no bytes.
     pub fn coverage(&self, device: DeviceNumber, operation: Operation) -> Option<f64> {
         let (mut known, mut all) = (0.0, 0.0);
         for (key, requests) in self.rows_of(device, operation) {
@@ -222,7 +225,7 @@ impl TrafficInterval {
     }
 }
 
-/// Keys of the rows that are too many, those with the most first; there is room afterwards, so that this is rare.
+/// Returns the keys of the excess rows, those with the most first. This leaves room, so that it is rare.
 fn beyond<K: Clone + Ord, V>(
     rows: &BTreeMap<K, V>,
     live: impl FnOnce() -> BTreeSet<K>,
@@ -253,7 +256,7 @@ fn since(earlier: &NetCount, later: &NetCount) -> NetCount {
     }
 }
 
-/// What counts by name grew by, of those that did.
+/// Returns the growth of counts by name, for those that grew.
 pub(super) fn grown(earlier: &[(String, u64)], later: &[(String, u64)]) -> BTreeMap<String, u64> {
     let before: BTreeMap<&str, u64> = earlier.iter().map(|(name, count)| (name.as_str(), *count)).collect();
     let since = |(name, count): &(String, u64)| {
@@ -262,16 +265,16 @@ pub(super) fn grown(earlier: &[(String, u64)], later: &[(String, u64)]) -> BTree
     later.iter().map(since).filter(|&(_, count)| count > 0).collect()
 }
 
-/// Whose requests, where, and what is done.
+/// Device, operation and owner of block requests.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BlockKey {
-    /// The device.
+    /// Device of the requests.
     pub device: DeviceNumber,
-    /// What is done.
+    /// Operation of the requests.
     pub operation: Operation,
-    /// For whom.
+    /// Owner of the requests.
     pub whose: Whose,
-    /// The process's name, if the owner is one.
+    /// Name of the process, if the owner is one.
     pub name: Untrusted,
 }
 
@@ -281,10 +284,10 @@ impl BlockKey {
     }
 }
 
-/// Packets' rows: where, and whose.
+/// Interface and owner of packets.
 type NetKey = (Interface, NetOwner);
 
-/// Rows by key; several of one key are added up.
+/// Returns the rows by key. Rows with one key are added up.
 fn block_rows<'a>(rows: impl IntoIterator<Item = &'a BlockRow>) -> BTreeMap<BlockKey, Cow<'a, BlockRow>> {
     let mut sums: BTreeMap<BlockKey, Cow<'_, BlockRow>> = BTreeMap::new();
     for row in rows {
@@ -295,7 +298,7 @@ fn block_rows<'a>(rows: impl IntoIterator<Item = &'a BlockRow>) -> BTreeMap<Bloc
     sums
 }
 
-/// The same of packets.
+/// Returns the rows of packets by key, likewise.
 fn net_rows<'a>(rows: impl IntoIterator<Item = &'a NetRow>) -> BTreeMap<NetKey, NetCount> {
     let mut sums = BTreeMap::new();
     for row in rows {
@@ -309,7 +312,8 @@ fn key_of(row: &NetRow) -> NetKey {
     (row.interface.clone(), row.owner)
 }
 
-/// Numbers wrap as the kernel's do: a sum of wrapped numbers, less what wrapped before, is right.
+/// Adds two rows. Numbers wrap as the kernel's do: a sum of wrapped numbers, less what wrapped before, is
+/// right.
 fn added(left: &BlockRow, right: &BlockRow) -> BlockRow {
     BlockRow {
         count: block::sum(&left.count, &right.count),

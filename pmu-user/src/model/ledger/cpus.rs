@@ -1,4 +1,4 @@
-//! What CPUs counted, and what the kernel accounts of them.
+//! Counts of CPUs, and the kernel's accounts of them.
 
 use pmu_common::loss;
 
@@ -25,7 +25,7 @@ impl Ledger {
             }
         }
         let mut counts = difference::of_cpu(&last, row);
-        // A CPU that is offline is not flushed; the time until the flush after it is of no interval.
+        // A CPU that is offline is not flushed. The time until its next flush belongs to no interval.
         let flushed = row.count.flushed_ns != last.count.flushed_ns;
         let was_offline = self.offline.remove(&row.cpu);
         if !flushed && !is_first {
@@ -35,7 +35,7 @@ impl Ledger {
         interval.cpus.insert(row.cpu, counts);
     }
 
-    /// Adds what the kernel accounted of CPUs, and for how long the programs did not see them.
+    /// Adds the kernel's accounts of CPUs, and the time for which the programs did not see them.
     pub(super) fn account(&mut self, drain: &TasksDrain, interval: &mut Interval) {
         for &(cpu, times) in &drain.times {
             let before = self.times.insert(cpu, times);
@@ -51,7 +51,8 @@ impl Ledger {
         }
     }
 
-    /// Adds what limits of CPU time did since the first drain. A cgroup that was not there then had done nothing.
+    /// Adds the throttling by limits of CPU time since the first drain. A cgroup that was not there then
+    /// starts from zero.
     pub(super) fn throttle(&mut self, drain: &TasksDrain, interval: &mut Interval) {
         let is_first = self.times.is_empty();
         for ThrottlingRow { owner, so_far } in &drain.throttling {

@@ -1,5 +1,5 @@
-//! Owners of a ledger: new ones, those that it knows under another name, the cgroups above them, and what becomes of those that have
-//! ended, so that a ledger does not grow with time.
+//! Owners of a ledger: new ones, those known under another name, and the cgroups above them. Ended owners are
+//! merged, so that a ledger does not grow with time.
 
 use std::collections::HashMap;
 
@@ -15,11 +15,11 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// How long after its end an owner may still count: its last task is on its way out.
+/// Time after its end for which an owner may still count: its last task is exiting.
 const SETTLING_NS: u64 = 2_000_000_000;
 
 impl Ledger {
-    /// Puts owners together that have ended: processes by their names. Returns who stands for whom.
+    /// Merges owners that have ended: processes by their names. Returns the owner that stands for each.
     pub(in crate::model) fn fold_ended(&mut self, bounds: &Bounds) -> HashMap<OwnerIndex, OwnerIndex> {
         let settled = |ended_ns: &u64| ended_ns.saturating_add(SETTLING_NS) < self.at_ns;
         let over = |(index, (owner, ended_ns)): (&OwnerIndex, &(Owner, Option<u64>))| {
@@ -40,7 +40,7 @@ impl Ledger {
             self.owners.remove(index);
             self.tree.remove(path, *index);
         }
-        // Those above that are left.
+        // Cgroups above that are left.
         let above = |ledger: &Self, path: &Untrusted| {
             let above = bounds.upwards.then(|| ledger.tree.above(path.as_bytes())).flatten();
             above.unwrap_or(OTHER)
@@ -61,7 +61,7 @@ impl Ledger {
         to
     }
 
-    /// Cgroups that held others, and hold none any more.
+    /// Returns the cgroups that held others and hold none any more.
     fn without_cgroups(&self) -> Vec<(Untrusted, OwnerIndex)> {
         let by_themselves = self.owners.iter().filter_map(|(&index, (owner, _))| match owner {
             Owner::Cgroup { path, .. } if !self.tree.is_inner(index) => Some(path.as_bytes()),
@@ -70,7 +70,7 @@ impl Ledger {
         self.tree.empty(by_themselves)
     }
 
-    /// Who stands for ended processes of a name, one more now.
+    /// Returns the owner that stands for ended processes of a name, with one process more.
     fn stand_in(&mut self, name: &Untrusted, ended_ns: u64, names_max: usize) -> OwnerIndex {
         let index = match self.ended.get(name) {
             Some(&known) => known,
@@ -88,7 +88,7 @@ impl Ledger {
         index
     }
 
-    /// Forgets what slots held in lives that are over, if there are too many of those.
+    /// Drops slot lives that are over, if there are too many.
     pub(in crate::model) fn forget_slots(&mut self, most: usize) {
         if self.owner_of_slot.len() <= 2 * most {
             return;
@@ -109,7 +109,7 @@ impl Ledger {
 }
 
 impl Ledger {
-    /// Owners of a drain, and the cgroups above them; and who of them has ended.
+    /// Takes the owners of a drain and the cgroups above them, and records those that have ended.
     pub(super) fn meet_all(&mut self, drain: &TasksDrain, interval: &mut Interval) {
         for owner in &drain.above {
             if let Owner::Cgroup { id, path, .. } = owner {
@@ -127,11 +127,11 @@ impl Ledger {
         }
     }
 
-    /// Whoever counts in a slot from now on.
+    /// Takes the owner that counts in a slot from now on.
     pub(super) fn meet(&mut self, row: &OwnerRow) -> OwnerIndex {
         let index = match self.known.get(&row.owner) {
             Some(&known) => known,
-            // A process chooses its name, and what is known by a name does not end.
+            // A process chooses its name, and an owner known by a name does not end.
             None if row.owner.is_of_many() && self.owners.len() >= BOUNDS.owners => {
                 self.owner_of_slot.insert(row.slot, OTHER);
                 return OTHER;
@@ -155,13 +155,13 @@ impl Ledger {
         index
     }
 
-    /// The cgroups above one: above the first that is known, all are.
+    /// Takes the cgroups above one. Above the first that is known, all are known.
     pub(super) fn meet_above(&mut self, path: &Untrusted) {
         let mut above = ancestors(path.as_bytes());
         while above.next().is_some_and(|path| self.meet_inner(0, &Untrusted::new(path))) {}
     }
 
-    /// A cgroup above others, which may never count anything by itself. Is it new?
+    /// Takes a cgroup above others, which may never count anything by itself. Returns whether it is new.
     pub(super) fn meet_inner(&mut self, id: u64, path: &Untrusted) -> bool {
         let new = self.tree.wants(path);
         if new {

@@ -1,4 +1,4 @@
-//! What seldom happened to owners: the end of a process is told by its own row, the rest by rows of its own.
+//! Rare events of owners. A process's own row reports its end, and separate rows report the rest.
 
 use pmu_common::owner::Rare;
 
@@ -9,14 +9,15 @@ use crate::{
 };
 
 impl Ledger {
-    /// The exit that a row tells of, if it is the first of a process to do so. Call before the ledger takes the row.
+    /// Returns the exit that a row reports, if it is the process's first row to do so. To be called before
+    /// the ledger takes the row.
     pub(super) fn exits(&self, row: &OwnerRow) -> Rare {
         let lived = || self.known.get(&row.owner).is_none_or(|&index| self.ended_ns(index).is_none());
         let is_exit = row.ended_ns.is_some() && matches!(row.owner, Owner::Process { .. }) && lived();
         Rare { exits: u64::from(is_exit), ..Rare::ZERO }
     }
 
-    /// Adds what rows of rare events say.
+    /// Adds the rare events of a drain's rows.
     pub(super) fn happen(&mut self, drain: &TasksDrain, interval: &mut Interval) {
         for row in &drain.rare {
             let new = self.rare.advance(row);

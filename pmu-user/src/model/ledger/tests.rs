@@ -1,4 +1,4 @@
-//! Drains that are subtracted: rows left out, wraps, slots in a new life.
+//! Tests of subtracting drains: omitted rows, wraps, slots in a new life.
 
 use pmu_common::{
     count::Count,
@@ -124,7 +124,8 @@ fn samples_that_change_alone_do_not_erase_the_latencies() {
     assert_eq!(interval.owners.values().next().map(|counts| counts.waits.count()), Some(1));
 }
 
-/// The CPU time accounting of a CPU after drains with rows that were flushed at these times, each with the idle time so far.
+/// Returns the CPU time accounting of a CPU after drains with rows that were flushed at these times, each
+/// with the idle time so far.
 fn cpu_times(flushes: &[(u64, u64)]) -> Vec<Option<(u64, u64)>> {
     let mut ledger = Ledger::new();
     let mut times = |(at, &(flushed_ns, flushed_idle_ns)): (usize, &(u64, u64))| {
@@ -142,7 +143,7 @@ fn the_time_of_a_cpu_that_is_offline_is_of_no_interval() {
         [None, Some((100, 10)), Some((100, 10))],
         "the first drain is the baseline"
     );
-    // Offline for two drains, then back: when it went and came is not known.
+    // Offline for two drains, then back: the times at which it went and came are not known.
     let gone = [(100, 5), (200, 15), (200, 15), (200, 15), (500, 20), (600, 30)];
     assert_eq!(cpu_times(&gone), [None, Some((100, 10)), None, None, None, Some((100, 10))]);
     assert_eq!(cpu_times(&[(0, 0), (0, 0)]), [None, None], "an older recording");
@@ -250,7 +251,7 @@ fn slices_go_to_the_owner_that_had_the_slot_and_follow_each_other() {
 }
 
 proptest! {
-    /// However a growing, wrapping counter is cut into drains, the intervals add up to what was counted.
+    /// Intervals add up to the count, however drains cut a growing, wrapping counter.
     #[test]
     fn intervals_add_up(start in proptest::num::u64::ANY, steps in prop::collection::vec(0_u64..1 << 40, 1..20)) {
         let mut ledger = Ledger::new();

@@ -1,5 +1,5 @@
-//! Events of `pmbpf stat` beside those that the kernel counts: wildcards of tracepoints, times that the run itself has, and the share of
-//! user mode, which is all that a process without rights may count.
+//! Events of `pmbpf stat` in addition to those that the kernel counts: wildcards of tracepoints and times of
+//! the run. Also the restriction to user mode, which is all that a process without rights may count.
 
 use crate::{
     machine::pmu::catalog::{Catalog, PmuCpus},
@@ -9,16 +9,17 @@ use crate::{
     },
 };
 
-/// `perf_event_attr.type` that the kernel does not have: the event is a time of the run (perf: `PERF_TYPE_TOOL`).
+/// Value of `perf_event_attr.type` that the kernel does not have: the event is a time of the run (perf:
+/// `PERF_TYPE_TOOL`).
 pub const TOOL: u32 = u32::MAX - 1;
 
-/// The name of its PMU.
+/// Name of the PMU of [`TOOL`] events.
 pub const TOOL_PMU: &str = "tool";
 
-/// Times of a run, by the names that perf has for them.
+/// Times of a run, by perf's names for them.
 pub const TIMES: [&str; 3] = ["duration_time", "user_time", "system_time"];
 
-/// The group of a time of the run, if it names one.
+/// Returns the group of a time of the run, if `group` names one.
 pub(super) fn time_of_run(group: &ParsedGroup) -> Option<SelectedGroup> {
     let [member] = group.members.as_slice() else { return None };
     let What::Named(name) = &member.what else { return None };
@@ -42,8 +43,9 @@ pub(super) fn time_of_run(group: &ParsedGroup) -> Option<SelectedGroup> {
     Some(SelectedGroup { events: vec![event], weak: false })
 }
 
-/// The groups that a group with wildcards of tracepoints means, in order of names; itself where it has none, or none that a tracepoint
-/// of this host matches. In braces they are one group.
+/// Returns the groups to which a group with tracepoint wildcards expands, in order of names. Returns the
+/// group itself if it has no wildcard, or none that matches a tracepoint of this host. In braces the matches
+/// are one group.
 pub(super) fn expanded(group: &ParsedGroup, catalog: &Catalog) -> Vec<ParsedGroup> {
     let is_pattern = |text: &str| text.contains(['*', '?', '[']);
     let mut members = Vec::new();
@@ -75,10 +77,11 @@ pub(super) fn expanded(group: &ParsedGroup, catalog: &Catalog) -> Vec<ParsedGrou
     members.into_iter().map(|member| ParsedGroup { members: vec![member], ..group.clone() }).collect()
 }
 
-/// What happens in the kernel alone, by its number (`PERF_COUNT_SW_*`): context switches, migrations, switches of cgroups.
+/// Events that occur only in the kernel, by number (`PERF_COUNT_SW_*`): context switches, migrations,
+/// switches of cgroups.
 const OF_KERNEL_ALONE: [u64; 3] = [3, 4, 11];
 
-/// Can it happen in user mode?
+/// Returns whether the event can occur in user mode.
 pub(super) fn happens_in_user_mode(event: &Selected) -> bool {
     let of_kernel = |at: &Instance| at.kind == kernel::SOFTWARE && OF_KERNEL_ALONE.contains(&at.words.0[0]);
     !event.instances.iter().any(of_kernel)

@@ -1,4 +1,5 @@
-//! Places whose counts are rows of their own: a CPU, a core, a die, a node or a socket, by the topology in sysfs; or a thread.
+//! Places with separate rows of counts: a CPU, a core, a die, a node or a socket, by the topology in sysfs,
+//! or a thread.
 
 use std::{collections::BTreeMap, fmt, fs, path::Path};
 
@@ -10,36 +11,36 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// How counts are put together, as perf stat has it.
+/// Aggregation of counts, as in perf stat.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Aggregate {
-    /// All of them in one row.
+    /// One row for all counts.
     #[default]
     All,
-    /// None: `-A`.
+    /// No aggregation: `-A`.
     None,
-    /// Those of a core: `--per-core`.
+    /// Counts of a core: `--per-core`.
     Core,
-    /// Those of a die: `--per-die`.
+    /// Counts of a die: `--per-die`.
     Die,
-    /// Those of a NUMA node: `--per-node`.
+    /// Counts of a NUMA node: `--per-node`.
     Node,
-    /// Those of a socket: `--per-socket`.
+    /// Counts of a socket: `--per-socket`.
     Socket,
-    /// Those of a thread: `--per-thread`.
+    /// Counts of a thread: `--per-thread`.
     Thread,
 }
 
-/// CPUs, or a thread, that have rows of their own.
+/// CPUs, or a thread, with a separate row.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Place {
-    /// One of them.
+    /// A single CPU.
     Cpu {
-        /// Its number.
+        /// Number of the CPU.
         cpu: Cpu,
     },
-    /// A core.
+    /// A physical core.
     Core {
         /// Number of its socket.
         socket: u32,
@@ -47,48 +48,48 @@ pub enum Place {
         die: u32,
         /// Number of the core in the die.
         core: u32,
-        /// Its CPUs.
+        /// CPUs of the core.
         cpus: Vec<Cpu>,
     },
-    /// A die.
+    /// A die of a socket.
     Die {
         /// Number of its socket.
         socket: u32,
         /// Number of the die in the socket.
         die: u32,
-        /// Its CPUs.
+        /// CPUs of the die.
         cpus: Vec<Cpu>,
     },
     /// A NUMA node.
     Node {
-        /// Its number.
+        /// Number of the node.
         node: u32,
-        /// Its CPUs.
+        /// CPUs of the node.
         cpus: Vec<Cpu>,
     },
-    /// A socket.
+    /// A CPU socket.
     Socket {
-        /// Its number.
+        /// Number of the socket.
         socket: u32,
-        /// Its CPUs.
+        /// CPUs of the socket.
         cpus: Vec<Cpu>,
     },
-    /// A thread.
+    /// A single thread.
     Thread {
-        /// Its id.
+        /// Id of the thread.
         tid: u32,
-        /// Its name when the run was planned.
+        /// Name of the thread when the run was planned.
         comm: Word,
     },
 }
 
 impl Place {
-    /// The places of `cpus`, in perf's order. A number that sysfs lacks is 0, as in perf.
+    /// Returns the places of `cpus`, in perf's order. A number that sysfs lacks is 0, as in perf.
     pub fn all(aggregate: Aggregate, cpus: &[Cpu], root: &Path) -> Vec<Self> {
         let number = |cpu: Cpu, name: &str| {
             let path = format!("sys/devices/system/cpu/cpu{}/topology/{name}", cpu.0);
             let number = read_line(root, &path).ok().and_then(|line| line.trim().parse().ok());
-            // A machine without dies says -1 or nothing.
+            // A machine without dies reports -1 or nothing.
             number.unwrap_or(0)
         };
         let socket = |cpu: Cpu| number(cpu, "physical_package_id");
@@ -116,7 +117,8 @@ impl Place {
         }
     }
 
-    /// The threads that the processes of the target have now, or the threads that it names; none where it names no tasks.
+    /// Returns the current threads of the target's processes, or the threads that the target names. Empty for
+    /// a target without tasks.
     pub fn threads(target: &Target, root: &Path) -> Vec<Self> {
         let mut tids: Vec<u32> = match target {
             Target::Processes(ids) => ids.iter().flat_map(|&id| threads(root, id)).collect(),
@@ -126,7 +128,7 @@ impl Place {
         tids.sort_unstable();
         tids.dedup();
         let place = |tid: u32| {
-            // The file is there only as long as the thread is.
+            // The file exists only as long as the thread does.
             let mut comm = fs::read(root.join(format!("proc/{tid}/comm"))).unwrap_or_default();
             comm.pop_if(|byte| *byte == b'\n');
             Self::Thread { tid, comm: Word(Untrusted::new(comm)) }
@@ -134,7 +136,7 @@ impl Place {
         tids.into_iter().map(place).collect()
     }
 
-    /// Is a counter on this CPU, or of this thread, one of its own?
+    /// Returns whether a counter on this CPU, or of this thread, belongs to the place.
     pub fn has(&self, on: Option<Cpu>, of: Option<u32>) -> bool {
         match self {
             Self::Cpu { cpu } => on == Some(*cpu),
@@ -146,7 +148,7 @@ impl Place {
         }
     }
 
-    /// The id of the thread, if it is one.
+    /// Returns the id of the thread, if the place is a thread.
     pub const fn tid(&self) -> Option<u32> {
         match self {
             Self::Thread { tid, .. } => Some(*tid),
@@ -154,7 +156,7 @@ impl Place {
         }
     }
 
-    /// What it is.
+    /// Returns the kind of the place.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Cpu { .. } => "cpu",
@@ -166,7 +168,7 @@ impl Place {
         }
     }
 
-    /// How many CPUs it has, where it may have several.
+    /// Returns the number of CPUs, for a place that may have several.
     pub const fn cpus(&self) -> Option<usize> {
         match self {
             Self::Cpu { .. } | Self::Thread { .. } => None,
@@ -177,13 +179,13 @@ impl Place {
         }
     }
 
-    /// Do rows stand by event, as perf's do, with a place a row; else by place?
+    /// Returns whether rows are ordered by event with one row per place, as in perf, instead of by place.
     pub const fn is_by_event(&self) -> bool {
         matches!(self, Self::Cpu { .. } | Self::Thread { .. })
     }
 }
 
-/// As perf writes it: `CPU3`, `S0-D0-C3`, `S0-D0`, `N0`, `S0`, `bash-1234`.
+/// Name of the place as perf writes it: `CPU3`, `S0-D0-C3`, `S0-D0`, `N0`, `S0`, `bash-1234`.
 impl fmt::Display for Place {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -197,7 +199,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// The NUMA node of a CPU, whose folder has a link to it; 0 where there is none.
+/// Returns the NUMA node of a CPU, from the link in its sysfs folder; 0 if there is none.
 fn node(cpu: Cpu, root: &Path) -> u32 {
     let folder = root.join(format!("sys/devices/system/cpu/cpu{}", cpu.0));
     let mut names = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name());

@@ -1,4 +1,4 @@
-//! Plans on hosts that are made of files.
+//! Tests of plans on hosts that are made of files.
 
 use super::{CountPlan, Wanted};
 use crate::{
@@ -142,7 +142,7 @@ fn details_add_caches_and_nothing_is_no_event() {
         ["L1-dcache-loads", "L1-dcache-load-misses", "LLC-loads", "LLC-load-misses"]
     );
     assert_eq!([with(2), with(3), with(9)].map(|plan| plan.asked.len()), [18, 20, 20]);
-    // Details that are asked for are shown where there are none, too.
+    // Detailed events that are requested are shown even where the host lacks them.
     let without = planned(&Wanted { detailed: 1, ..Wanted::default() }, false).unwrap();
     assert_eq!((without.asked.len(), without.left_out), (12, None));
     let null = planned(&Wanted { null: true, ..Wanted::default() }, true).unwrap();

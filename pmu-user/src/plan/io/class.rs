@@ -1,4 +1,4 @@
-//! One kind of uncore PMU, all asked the same: which events its metrics take, and in which groups.
+//! Uncore PMUs of one kind with the same request: the events of its metrics, and their groups.
 
 use std::collections::BTreeMap;
 
@@ -14,53 +14,55 @@ use crate::{
     },
 };
 
-/// What is asked of a stack's uncore PMU about its parts.
+/// Request to a stack's uncore PMU about its parts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Parts {
-    /// All of them added up by the hardware: one event for all parts.
+    /// Sum of all parts, added up by the hardware: one event for all parts.
     Together,
-    /// Each of these by itself, and nothing about the others. None: nothing about parts.
+    /// Each of these parts separately, and none of the others. An empty list requests no part.
     Each(Vec<u32>),
 }
 
 /// Groups that are multiplexed on uncore PMUs of one kind.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UncorePlan {
-    /// The kind: `iio`.
+    /// Kind of the uncore PMUs: `iio`.
     pub unit: String,
-    /// The PMUs.
+    /// Names of the PMUs.
     pub pmus: Vec<String>,
-    /// What is asked about parts.
+    /// Request about the parts.
     pub parts: Parts,
-    /// The groups. Meant to be active one at a time: what shares an uncore PMU's counters with a group decides where its events go.
+    /// Groups, of which one at a time is meant to be active. Events that share an uncore PMU's counters with
+    /// a group decide the placement of its events.
     pub groups: Vec<UncoreGroup>,
-    /// Where the metrics' events are.
+    /// Groups that hold the events of each metric.
     pub homes: Vec<Home>,
 }
 
-/// Events that count together on each of a plan's uncore PMUs.
+/// Events that count together on each uncore PMU of a plan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UncoreGroup {
-    /// The events, as they are opened.
+    /// Events of the group, as they are opened.
     pub group: SelectedGroup,
-    /// What each event counts: sums of operands of the table's model, each of them equal to the count.
+    /// Quantity that each event counts: sums of operands of the table's model, each equal to the count.
     pub sums: Vec<Vec<Vec<u32>>>,
-    /// Is each event on a counter that can count it?
+    /// Placement of the events on counters that can count them.
     pub placement: Placement,
 }
 
-/// Groups that a metric's events on these uncore PMUs are in.
+/// Groups that hold a metric's events on these uncore PMUs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Home {
-    /// The metric.
+    /// Number of the metric.
     pub metric: u32,
-    /// What it is asked about.
+    /// Scope for which the metric is computed.
     pub of: Of,
-    /// One group if they count together, else several: then each is scaled by its own group's time.
+    /// One group if the events count together. Otherwise several, and each event is scaled by its own group's
+    /// time.
     pub groups: Vec<u32>,
 }
 
-/// Uncore PMUs of a kind that are asked the same.
+/// Uncore PMUs of a kind with the same request.
 pub(super) struct Class<'a> {
     pub(super) table: &'a IoTable,
     pub(super) unit: &'a str,
@@ -78,7 +80,7 @@ struct CountedEvent {
     sums: Vec<Vec<u32>>,
 }
 
-/// A metric about something, with its events here.
+/// Metric for one scope, with its events on these uncore PMUs.
 struct Question {
     metric: u32,
     of: Of,
@@ -86,7 +88,7 @@ struct Question {
 }
 
 impl Class<'_> {
-    /// Groups for `pmus`.
+    /// Plans the groups for `pmus`.
     pub(super) fn plan(&self, pmus: Vec<String>, catalog: &Catalog) -> UncorePlan {
         let mut counted: Vec<CountedEvent> = Vec::new();
         let questions = self.questions(&mut counted);
@@ -126,8 +128,8 @@ impl Class<'_> {
         questions
     }
 
-    /// Events that count these operands, as far as these uncore PMUs do; new ones are added. Parts that differ in bits of masks are
-    /// counted as one.
+    /// Returns the events that count these operands, as far as these uncore PMUs count them. Adds new events
+    /// to `counted`. Parts that differ in bits of masks are counted as one event.
     fn events(&self, operands: &[u32], counted: &mut Vec<CountedEvent>) -> Vec<usize> {
         let mut sums: BTreeMap<String, Vec<u32>> = BTreeMap::new();
         for &operand in operands.iter().filter(|&&operand| unit_of(self.table, operand) == self.unit) {
@@ -149,7 +151,7 @@ impl Class<'_> {
         event.map_or("", |event| &event.terms)
     }
 
-    /// Have all parts of an event the same code, so that only masks tell them apart?
+    /// Returns whether all parts of an event have the same code, so that only masks distinguish them.
     fn has_masks(&self, operand: u32) -> bool {
         let stem = self.table.operand(operand).map(without_number);
         let all = (0..self.table.model.operands.len() as u32)
@@ -158,7 +160,7 @@ impl Class<'_> {
         all.map(|other| value(self.terms(other), "event")).all(|other| other == code)
     }
 
-    /// The event that counts a sum of operands.
+    /// Returns the event that counts a sum of operands.
     fn event(&self, sum: Vec<u32>, counted: &mut Vec<CountedEvent>) -> usize {
         let encoded = |&operand: &u32| self.table.model.event(self.table.operand(operand)?);
         let all: Vec<&model::ModelEvent> = sum.iter().filter_map(encoded).collect();
@@ -179,8 +181,9 @@ impl Class<'_> {
         counted.len() - 1
     }
 
-    /// A metric's events belong into one group, and if they do not fit one, then those of each part of its formula. What other uncore PMUs
-    /// count of it has turns of its own anyway.
+    /// Requests one group for a metric's events, and as the second choice one group for each part of its
+    /// formula. A metric that other uncore PMUs count as well needs no common group, since those multiplex
+    /// separately anyway.
     fn want(&self, question: &Question, counted: &mut Vec<CountedEvent>, wanted: &mut Vec<WantedMetric>) {
         let name = &self.table.model.metrics[question.metric as usize].name;
         let mut want =
@@ -208,7 +211,8 @@ impl Class<'_> {
         });
     }
 
-    /// Are these some parts of an event, but not all? They are counted as one with the others.
+    /// Returns whether these are some parts of an event, but not all. They are counted together with the
+    /// others.
     fn is_part_of_a_sum(&self, operands: &[u32]) -> bool {
         let parts =
             operands.iter().filter(|&&operand| self.table.operand(operand).and_then(part_of).is_some());
@@ -216,7 +220,8 @@ impl Class<'_> {
         self.table.parts > 0 && count % self.table.parts as usize != 0
     }
 
-    /// What keeps events apart: a register of the uncore PMU, or a counter that the kernel would give to the wrong one of them.
+    /// Returns the needs that separate events: a register of the uncore PMU, or a counter that the kernel
+    /// would assign to the wrong event.
     fn needs(&self, counted: &[CountedEvent]) -> Vec<Need> {
         let shared = self.table.kind(self.unit).and_then(|kind| kind.shared.as_deref());
         let limits: Vec<Limit> = counted.iter().map(|event| self.limit(event)).collect();
@@ -257,7 +262,8 @@ impl Class<'_> {
         let (order, placement) = loop {
             let limits: Vec<Limit> = group.iter().map(|event| self.limit(event)).collect();
             let (order, placement) = order(&limits, self.counters());
-            // Counters are given out from the lowest: one that must be high needs others below it.
+            // The kernel assigns counters from the lowest: an event that needs a high counter needs others
+            // below it.
             match &filler {
                 Some(filler) if placement == Placement::Hoped && group.len() < self.counters() as usize => {
                     group.push(filler);
@@ -276,7 +282,7 @@ impl Class<'_> {
         UncoreGroup { group: SelectedGroup { events, weak: false }, sums, placement }
     }
 
-    /// An event that may stand anywhere and counts for nothing.
+    /// Returns an event that may be on any counter and counts for no metric.
     fn filler(&self) -> Option<CountedEvent> {
         let mut events = self.table.model.events.iter();
         let clock = events.find(|event| event.unit == self.unit && event.name.ends_with("CLOCKTICKS"))?;
@@ -294,7 +300,8 @@ impl CountedEvent {
     }
 }
 
-/// Groups that hold these events: one if there is one, else as few as the order of the groups gives.
+/// Returns the groups that hold these events: one if it holds all, otherwise as few as the order of the
+/// groups gives.
 fn homes(events: &[usize], groups: &[Vec<usize>]) -> Vec<u32> {
     let has = |group: &[usize], event: &usize| group.contains(event);
     if let Some(one) = groups.iter().position(|group| events.iter().all(|event| has(group, event))) {
@@ -316,7 +323,7 @@ fn without_number(name: &str) -> &str {
     name.trim_end_matches(|digit: char| digit.is_ascii_digit())
 }
 
-/// Terms of several events that differ in bits of masks → one event that counts all of them.
+/// Merges the terms of events that differ in bits of masks into one event that counts all of them.
 fn merge<'a>(all: impl Iterator<Item = &'a str>) -> String {
     let mut merged: Vec<(&str, u64)> = Vec::new();
     for terms in all {
@@ -332,7 +339,7 @@ fn merge<'a>(all: impl Iterator<Item = &'a str>) -> String {
     merged.iter().map(|(name, bits)| format!("{name}={bits:#x}")).collect::<Vec<_>>().join(",")
 }
 
-/// The number that a term is set to; 0 if it is not there.
+/// Returns the number to which a term is set; 0 if the term is missing.
 fn value(terms: &str, name: &str) -> u64 {
     let values = terms.split(',').filter_map(|term| term.strip_prefix(name)?.strip_prefix('='));
     let number = |text: &str| match text.strip_prefix("0x") {
@@ -342,13 +349,13 @@ fn value(terms: &str, name: &str) -> u64 {
     values.filter_map(number).next().unwrap_or(0)
 }
 
-/// The kind of uncore PMU that counts an operand.
+/// Returns the kind of uncore PMU that counts an operand.
 pub(super) fn unit_of(table: &IoTable, operand: u32) -> &str {
     let event = table.operand(operand).and_then(|name| table.model.event(name));
     event.map_or("?", |event| event.unit.as_str())
 }
 
-/// An event of a kind of uncore PMU by its terms, with all PMUs of that kind.
+/// Resolves an event of a kind of uncore PMU by its terms, with all PMUs of that kind.
 pub(super) fn selected(unit: &str, name: &str, terms: &str, catalog: &Catalog) -> Result<Selected, String> {
     let list = List::parse(&format!("{unit}/{terms},name={name}/")).map_err(|error| error.to_string())?;
     let groups = resolve(&list, catalog).map_err(|error| match pmus(unit, catalog).as_slice() {
@@ -359,7 +366,7 @@ pub(super) fn selected(unit: &str, name: &str, terms: &str, catalog: &Catalog) -
     events.next().ok_or_else(|| format!("{name} is not an event"))
 }
 
-/// Names of the PMUs of a kind.
+/// Returns the names of the PMUs of a kind.
 pub(super) fn pmus(unit: &str, catalog: &Catalog) -> Vec<String> {
     let is = |name: &str| {
         let plain = name.strip_prefix("uncore_").unwrap_or(name);

@@ -1,5 +1,5 @@
-//! Instances of uncore PMUs: each with its number, its die and the CPU that counts for it; how long a group of theirs is active; and
-//! free-running counters, which cost no slice of anything else.
+//! Instances of uncore PMUs, each with its number, its die and the CPU that counts for it. Also the slice of
+//! a group of theirs, and free-running counters, which take no slice of other events.
 
 use std::{path::Path, time::Duration};
 
@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// Instances of these uncore PMUs, die by die.
+/// Returns the instances of these uncore PMUs, ordered by die.
 pub(super) fn instances(pmus: &[String], catalog: &Catalog, root: &Path) -> Vec<UncoreInstance> {
     let mut found = Vec::new();
     let known = catalog.pmus.iter().filter(|pmu| pmus.contains(&pmu.name));
@@ -36,14 +36,15 @@ pub(super) fn instances(pmus: &[String], catalog: &Catalog, root: &Path) -> Vec<
     found
 }
 
-/// The number that a PMU's name ends in; none for one that is alone, or that is named after an address.
+/// Returns the number at the end of a PMU's name; `None` for a single PMU, or for one named after an address.
 fn number(name: &str) -> Option<u32> {
     let of_iommu = name.strip_prefix("dmar");
     of_iommu.or(name.rsplit_once('_').map(|(_, number)| number))?.parse().ok()
 }
 
-/// The die of each CPU of a `cpumask`, which names one CPU a die: by the topology, or in their order where that does not
-/// tell them apart. One CPU alone counts for its package.
+/// Returns the die of each CPU of a `cpumask`, which names one CPU per die. The die comes from the topology,
+/// or from the order of the CPUs where the topology does not distinguish them. A single CPU counts for its
+/// package.
 fn dies(cpus: &[Cpu], root: &Path) -> Vec<u32> {
     let id = |cpu: &Cpu, name: &str| -> Option<u32> {
         let path = format!("sys/devices/system/cpu/cpu{}/topology/{name}", cpu.0);
@@ -65,14 +66,14 @@ fn dies(cpus: &[Cpu], root: &Path) -> Vec<u32> {
     places.iter().enumerate().map(die).collect()
 }
 
-/// Turns that every group of a kind has between two ticks: an interval from three is half as wide again.
+/// Slices of every group of a kind between two ticks: an interval from three is half as wide again.
 pub(super) const ROUNDS: u32 = 4;
 /// Shortest mean slice: changing groups on all uncore PMUs of a large machine takes about a millisecond.
 const SLICE_MIN: Duration = Duration::from_millis(20);
-/// Longest mean slice, and that of uncore PMUs on which nothing is multiplexed: how finely bandwidth over time is known.
+/// Longest mean slice, and that of uncore PMUs without multiplexing: the resolution of bandwidth over time.
 const SLICE_MAX: Duration = Duration::from_millis(125);
 
-/// How long a group stays active on average, if `groups` are multiplexed between ticks that are `tick` apart.
+/// Returns the mean slice of a group, if `groups` are multiplexed between ticks that are `tick` apart.
 pub(super) fn slice(groups: usize, tick: Duration) -> Duration {
     let turns = u32::try_from(groups).unwrap_or(u32::MAX).saturating_mul(ROUNDS).max(1);
     (tick / turns).clamp(SLICE_MIN, SLICE_MAX)
@@ -81,13 +82,14 @@ pub(super) fn slice(groups: usize, tick: Duration) -> Duration {
 /// A free-running counter that this host shows.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct FreeCounter {
-    /// What it is.
+    /// Description of the counter in the table.
     pub(super) counter: FreeRunning,
-    /// How it is opened, on each uncore PMU that has it. Its scale is 1: the kernel's own was wrong on many.
+    /// Event that opens the counter on each uncore PMU that has it. Its scale is 1: the kernel's scale was
+    /// wrong on many.
     pub(super) event: Selected,
 }
 
-/// Those of the table's free-running counters that this host shows. Opens nothing; needs no privilege.
+/// Returns the table's free-running counters that this host shows. Opens nothing and needs no privilege.
 pub(super) fn free_running(table: &IoTable, catalog: &Catalog) -> Vec<FreeCounter> {
     let found = |counter: &FreeRunning| {
         let event = selected(&counter.unit, &counter.name, &counter.terms, catalog).ok()?;
@@ -148,7 +150,7 @@ mod tests {
     #[test]
     fn the_topology_says_which_die_a_cpu_counts_for() {
         let topology = |cpu: u32| format!("sys/devices/system/cpu/cpu{cpu}/topology/physical_package_id");
-        // The first CPU of socket 0 is offline, so one behind those of socket 1 counts for it.
+        // The first CPU of socket 0 is offline, so a CPU after those of socket 1 counts for it.
         let tree = Tree::new(&[(&topology(28), "1\n"), (&topology(56), "0\n")]);
         tree.pmu("uncore_iio_0", &[("type", "20"), ("cpumask", "28,56")]);
         assert_eq!(found(&tree, &["uncore_iio_0"]), [(0, 0, 56), (1, 0, 28)]);

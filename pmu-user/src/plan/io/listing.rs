@@ -1,4 +1,4 @@
-//! Which metrics of I/O can be had here.
+//! List of the I/O metrics that are available on this host.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -15,10 +15,11 @@ use crate::{
     },
 };
 
-/// A metric of the catalogue, and why it cannot be had here, if so.
+/// A metric of the catalogue, with the reason if it is not available here.
 pub type Listed = (&'static Metric, Option<String>);
 
-/// Metrics of I/O, and why those outside the cores are not among them, if so. `model` names a table instead of this CPU's.
+/// Returns the metrics of I/O, and the reason if those outside the cores are missing. `model` names a table
+/// to use instead of this CPU's.
 pub fn listed(
     model: Option<&str>,
     machine: &Machine,
@@ -33,7 +34,7 @@ pub fn listed(
     (listed, why)
 }
 
-/// Why resctrl does not count a metric, if it is resctrl's to count.
+/// Returns the reason if resctrl does not count a metric that is its to count; `None` for other metrics.
 fn unmonitored(
     metric: &Metric,
     found: Option<&Result<Monitoring, impl std::fmt::Display>>,
@@ -52,7 +53,7 @@ fn unmonitored(
     }
 }
 
-/// What a table has, what follows from that, and what its platforms are known not to have.
+/// Returns the metrics of a table, those derived from them, and those that its platforms are known to lack.
 fn outside(table: &IoTable, catalog: &Catalog) -> Vec<Listed> {
     let metrics: Vec<u32> = (0..table.model.metrics.len() as u32).collect();
     let name = |metric: u32| table.model.metrics[metric as usize].name.as_str();

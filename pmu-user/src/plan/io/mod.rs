@@ -1,4 +1,4 @@
-//! What `pmbpf io` will open: uncore PMUs, with groups of events that are multiplexed on each.
+//! Plan of `pmbpf io`: uncore PMUs, with groups of events that are multiplexed on each.
 
 mod class;
 mod instances;
@@ -49,73 +49,74 @@ use crate::{
     },
 };
 
-/// Everything that `pmbpf io` opens, decided.
+/// Complete plan of what `pmbpf io` opens.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IoPlan {
-    /// Whose bytes are told apart.
+    /// Target to which bytes are attributed.
     pub target: Target,
-    /// Names that may mean more cgroups while counting goes on.
+    /// Names that may match more cgroups during the count.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub follow: Vec<Follow>,
-    /// Children of processes.
+    /// Inheritance by children of processes.
     pub inherit: Inherit,
-    /// Cgroups below.
+    /// Treatment of cgroups below the target.
     pub descend: Descend,
-    /// The table of metrics, if there is one for this machine.
+    /// Table of metrics, if there is one for this machine.
     pub table: Option<String>,
-    /// What to report, and how.
+    /// Contents and form of the report.
     pub report: Reporting,
     /// Time between two drains.
     pub tick: Duration,
-    /// Time between two reports, if reports are asked for while running.
+    /// Interval between two reports, for reports during the run.
     pub interval: Option<Duration>,
-    /// Stop after.
+    /// Duration after which counting stops.
     pub duration: Option<Duration>,
-    /// Kinds of uncore PMUs, each with what is counted on every uncore PMU of it.
+    /// Kinds of uncore PMUs, each with the events that are counted on every uncore PMU of it.
     pub kinds: Vec<UncoreKind>,
-    /// Metrics whose events do not count at the same times, since they do not fit an uncore PMU's counters or different kinds of uncore PMUs
-    /// count them.
+    /// Metrics with events that do not count at the same times. They do not fit an uncore PMU's counters, or
+    /// different kinds of uncore PMUs count them.
     #[serde(default)]
     pub apart: Vec<String>,
-    /// Where memory traffic of CPUs is counted by group, if it is.
+    /// resctrl monitoring that counts memory traffic of CPUs by group, if available.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub monitoring: Option<Monitoring>,
-    /// What cannot be measured here, and why.
+    /// Items that cannot be measured here, with the reason.
     pub missing: Vec<Lost>,
 }
 
-/// UncorePlans of one kind: they have the same events, formats and counters.
+/// Uncore PMUs of one kind, with the same events, formats and counters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UncoreKind {
-    /// As PMUs are named: `iio` in `uncore_iio_3`; the whole name of an IOMMU's that counts for single devices.
+    /// Name as in PMU names: `iio` in `uncore_iio_3`. The whole PMU name for an IOMMU that counts for single
+    /// devices.
     pub name: String,
-    /// Every instance: each uncore PMU, once a die.
+    /// Instances of the kind: each uncore PMU, once per die.
     #[serde(rename = "boxes")]
     pub instances: Vec<UncoreInstance>,
     /// Groups of events, of which each uncore PMU counts one at a time.
     pub turns: Multiplexing,
-    /// What each of the events counts, by what the table's formulas call it: sums, each of them equal to the count.
+    /// Quantity that each event counts, by the names in the table's formulas: sums, each equal to the count.
     pub sums: Vec<Vec<Vec<String>>>,
-    /// Parts of these stacks that are counted one by one, because a device is known behind them; the others are not counted.
-    /// None: all of them together.
+    /// Parts of these stacks that are counted separately, because a device is known behind them. The others
+    /// are not counted. `None`: all parts together.
     pub parts: Option<Vec<u32>>,
-    /// Bytes that a count of each event stands for, where these uncore PMUs' counters always run and mean that; 0 for a clock. Empty
-    /// for other uncore PMUs.
+    /// Bytes that a count of each event stands for, on free-running counters that count bytes; 0 for a clock.
+    /// Empty for other uncore PMUs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unit_bytes: Vec<u32>,
-    /// The device that each group counts for, by a filter of its IOMMU; none for the IOMMU's clock. Empty for uncore PMUs that count for
-    /// everybody.
+    /// Device for which each group counts, by a filter of its IOMMU; `None` for the IOMMU's clock. Empty for
+    /// uncore PMUs that count for all devices.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub requesters: Vec<Option<Bdf>>,
 }
 
 impl IoPlan {
-    /// Decides what to open for `request`. Needs no privilege, and the root of the file system only to see which processes
-    /// exist and where CPUs stand.
+    /// Decides what to open for `request`. Needs no privilege. Uses the root of the file system to see which
+    /// processes exist and where CPUs are.
     ///
     /// # Errors
     ///
-    /// Names the target or model that cannot be had, and the nearest that can.
+    /// Returns the target or model that is not available, and the nearest match.
     pub fn new(
         request: &IoRequest,
         machine: &Machine,
@@ -160,7 +161,8 @@ impl IoPlan {
         Ok(plan)
     }
 
-    /// Adds what resctrl counts, or why it does not. A host without the hardware is not bothered.
+    /// Adds the traffic that resctrl counts, or the reason why it does not. A host without the hardware gets
+    /// no message.
     fn monitor(&mut self, found: Option<Result<Monitoring, MonitoringError>>) {
         let Some(found) = found else { return };
         let why = match &found {
@@ -173,23 +175,24 @@ impl IoPlan {
         self.monitoring = found.ok();
     }
 
-    /// The target in words, safe for a terminal, with the names that are followed.
+    /// Returns the target in words, safe for a terminal, with the names that are followed.
     pub fn target_in_words(&self) -> String {
         in_words_with(&self.target, (self.inherit, self.descend), &self.follow)
     }
 
-    /// Are there stacks whose parts ports could be held against?
+    /// Returns whether the plan counts stacks with parts to which ports could be matched.
     pub fn counts_stacks(&self) -> bool {
         self.kinds.iter().any(|kind| kind.name == "iio")
     }
 
-    /// The shortest run in which every group of counters has as many turns as an interval needs; none if nothing is multiplexed.
+    /// Returns the shortest run in which every group has as many slices as an interval needs; `None` without
+    /// multiplexing.
     pub fn shortest(&self) -> Option<Duration> {
         let turns = self.kinds.iter().map(|kind| &kind.turns).filter(|turns| turns.take_turns());
         turns.map(|turns| turns.round() * instances::ROUNDS).max()
     }
 
-    /// Adds what `table` says about the uncore PMUs that are here.
+    /// Adds the events that `table` has for the uncore PMUs of this host.
     fn count(&mut self, table: &IoTable, catalog: &Catalog, platform: &Platform, root: &Path) {
         self.table = Some(table.name().to_owned());
         let metrics: Vec<u32> = (0..table.model.metrics.len() as u32).collect();
@@ -212,18 +215,19 @@ impl IoPlan {
 }
 
 impl UncoreKind {
-    /// Does it count for everybody, and not for single devices?
+    /// Returns whether the kind counts for all devices, and not for single devices.
     pub const fn is_everybodys(&self) -> bool {
         self.requesters.is_empty()
     }
 
-    /// Must its counters be stopped to be read? Those of AMD's IOMMUs begin at 0 when they are started, and each reading adds all that
-    /// is in them to the event, so that a second one adds the first one's again (`perf_iommu_read`, arch/x86/events/amd/iommu.c, 6.12).
+    /// Returns whether its counters must be stopped to be read. Counters of AMD's IOMMUs begin at 0 when they
+    /// are started. Each read adds the whole counter to the event, so that a second read adds the first one's
+    /// value again (`perf_iommu_read`, arch/x86/events/amd/iommu.c, 6.12).
     pub fn stops_to_be_read(&self) -> bool {
         self.instances.iter().any(|site| site.pmu.starts_with("amd_iommu"))
     }
 
-    /// Descriptors that it takes.
+    /// Returns the number of descriptors that the kind takes.
     pub fn descriptors(&self) -> usize {
         self.instances.len() * self.turns.descriptors()
     }
@@ -232,19 +236,19 @@ impl UncoreKind {
 /// One uncore PMU of one die.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct UncoreInstance {
-    /// Its PMU.
+    /// Name of the PMU.
     pub pmu: String,
-    /// `perf_event_attr.type` of that.
+    /// `perf_event_attr.type` of the PMU.
     pub kind: u32,
-    /// Number in the PMU's name; they may have holes.
+    /// Number in the PMU's name; the numbers may have holes.
     pub unit: u32,
-    /// The die.
+    /// Number of the die.
     pub die: u32,
-    /// The CPU on which its events are opened, one of the die's (`cpumask`).
+    /// CPU of the die on which its events are opened (`cpumask`).
     pub cpu: Cpu,
 }
 
-/// Is there a PCI device, a disk or an interface of that name?
+/// Checks that a PCI device, a disk or an interface of that name exists.
 fn exists(name: &str, platform: &Platform) -> Result<(), PlanError> {
     let disks = platform.disks.iter().map(|disk| &disk.name);
     let names: Vec<String> = disks
@@ -261,7 +265,7 @@ fn exists(name: &str, platform: &Platform) -> Result<(), PlanError> {
     Err(PlanError::NoDevice(name.to_owned(), near))
 }
 
-/// The table to use, or why there is none for this machine.
+/// Returns the table to use, or the reason why there is none for this machine.
 fn table(model: Option<&str>, root: &Path) -> Result<Result<IoTable, String>, PlanError> {
     if let Some(name) = model {
         return Ok(Ok(io::load(name)?));
@@ -275,7 +279,7 @@ fn table(model: Option<&str>, root: &Path) -> Result<Result<IoTable, String>, Pl
     }
 }
 
-/// Parts that a device is known behind, by PMU.
+/// Returns the parts behind which a device is known, by PMU.
 fn parts(platform: &Platform) -> BTreeMap<String, Parts> {
     let mut known: BTreeMap<String, BTreeSet<u32>> = BTreeMap::new();
     for port in &platform.ports {
@@ -316,14 +320,15 @@ fn kind(plan: &UncorePlan, table: &IoTable, catalog: &Catalog, root: &Path, tick
     }
 }
 
-/// A group that only some kernels put on the right counters.
+/// Reports a group that only some kernels place on the right counters.
 fn uncertain(group: &UncoreGroup) -> Lost {
     let names: Vec<&str> = group.group.events.iter().map(|event| event.name.as_str()).collect();
     let why = "counted; but an older kernel may not know which counters can count them all";
     Lost { row: names.join(", "), why: why.to_owned() }
 }
 
-/// UncorePlans whose counters always run, a kind each: all of a kind's counters are one group, which is never stopped.
+/// Returns the uncore PMUs with free-running counters, as one kind each. All counters of a kind are one
+/// group, which is never stopped.
 fn always_running(table: &IoTable, catalog: &Catalog, root: &Path) -> Vec<UncoreKind> {
     let mut kinds: BTreeMap<String, Vec<FreeCounter>> = BTreeMap::new();
     for free in free_running(table, catalog) {

@@ -1,58 +1,60 @@
-//! The order of a group's events that puts each on a counter which can count it.
+//! Order of a group's events that puts each on a counter that can count it.
 //!
-//! The kernel gives the scarcest events their lowest free counter first, then the next, in the order of the group
-//! (`perf_assign_events`, arch/x86/events/core.c, 6.12). It knows fewer limits than the makers of the uncore PMUs publish, and where it
-//! knows none, an event on a wrong counter counts something else without a word. So the order itself must put it right.
+//! The kernel assigns the scarcest events their lowest free counter first, then the next, in the order of the
+//! group (`perf_assign_events`, arch/x86/events/core.c, 6.12). It has fewer constraints than the vendors of
+//! the uncore PMUs publish. Without a constraint, an event on a wrong counter counts something else without
+//! an error. So the order itself must place it correctly.
 
-/// What is known about an event of a group.
+/// Constraint of an event in a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limit {
-    /// Counters that can count it, a bit each.
+    /// Counters that can count it, one bit each.
     pub(super) counters: u32,
-    /// Does every kernel know that?
+    /// Whether every kernel has that constraint.
     pub(super) known: KernelKnows,
 }
 
-/// Does the kernel know an event's limits?
+/// Whether the kernel has an event's constraint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KernelKnows {
-    /// It does.
+    /// Every kernel has it.
     Yes,
-    /// It may not.
+    /// A kernel may lack it.
     Perhaps,
 }
 
-/// Event codes whose counters the kernel limits by itself (arch/x86/events/intel/uncore_snbep.c, `skx_uncore_iio_constraints` and
-/// those like it).
+/// Event codes with counter constraints in the kernel (arch/x86/events/intel/uncore_snbep.c,
+/// `skx_uncore_iio_constraints` and similar tables).
 const KNOWN: [(&str, u64); 7] =
     [("iio", 0x83), ("iio", 0x88), ("iio", 0x95), ("iio", 0xc0), ("iio", 0xc5), ("cha", 0x11), ("cha", 0x36)];
 
 impl KernelKnows {
-    /// About the event with this code of this kind of uncore PMU. Other vendors' drivers know all that is in the tables.
+    /// Returns whether the kernel has the constraint of the event with this code on this kind of uncore PMU.
+    /// Drivers of other vendors have all constraints of the tables.
     pub(super) fn of(unit: &str, code: u64) -> Self {
         let guessed = ["cha", "iio", "imc", "irp", "upi"].contains(&unit);
         if guessed && !KNOWN.contains(&(unit, code)) { Self::Perhaps } else { Self::Yes }
     }
 }
 
-/// Values of the register that keeps those apart which the kernel would give to the wrong one a counter.
+/// Register values that separate two events, of which the kernel would assign a counter to the wrong one.
 const ROBS: u64 = 1;
 const ROBBED: u64 = 2;
 
 impl Limit {
-    /// Is this the only counter of an event of which the kernel may not know that?
+    /// Returns the event's only counter, if the kernel may lack that constraint.
     fn sole(self) -> Option<u32> {
         (self.known == KernelKnows::Perhaps && self.counters.count_ones() == 1).then_some(self.counters)
     }
 
-    /// Does the kernel give it what one of the others cannot do without?
+    /// Returns a register value if the kernel would assign this event the only counter of another.
     pub(super) fn robs(self, others: &[Self]) -> Option<u64> {
         let lowest = self.counters & self.counters.wrapping_neg();
         let robbed = others.iter().any(|other| other.sole() == Some(lowest));
         (self.known == KernelKnows::Yes && robbed).then_some(ROBS)
     }
 
-    /// Is it such another?
+    /// Returns a register value if the kernel would assign another event this one's only counter.
     pub(super) fn is_robbed(self, others: &[Self]) -> Option<u64> {
         let sole = self.sole()?;
         let lowest = |other: &Self| other.counters & other.counters.wrapping_neg();
@@ -60,19 +62,20 @@ impl Limit {
     }
 }
 
-/// Does the order make sure that every event is counted where it can be?
+/// Certainty that the order places every event on a counter that can count it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// Yes, whatever this kernel knows, if nobody else uses the uncore PMU.
+    /// Certain whatever constraints this kernel has, if the uncore PMU has no other user.
     Sure,
-    /// Only if the kernel knows all limits.
+    /// Correct only if the kernel has all constraints.
     Hoped,
 }
 
-/// Which limits a kernel knows: some learned more than others since (0xd5 of `iio` in Linux 5.15).
+/// Kernels by the constraints that they have: some were added later (0xd5 of `iio` in Linux 5.15).
 const KERNELS: [fn(KernelKnows) -> bool; 2] = [|known| known == KernelKnows::Yes, |_| true];
 
-/// Indices of the events in the best order. `counters` is how many an uncore PMU has.
+/// Returns the indices of the events in the best order. `counters` is the number of counters of an uncore
+/// PMU.
 pub(super) fn order(limits: &[Limit], counters: u32) -> (Vec<usize>, Placement) {
     let mut orders = Vec::new();
     permute(&mut (0..limits.len()).collect(), 0, &mut |order| {
@@ -87,7 +90,7 @@ pub(super) fn order(limits: &[Limit], counters: u32) -> (Vec<usize>, Placement) 
     }
 }
 
-/// Calls `see` with every order, beginning with the one given.
+/// Calls `see` with every order, starting with the given one.
 fn permute(order: &mut Vec<usize>, from: usize, see: &mut dyn FnMut(&[usize])) {
     if from >= order.len() {
         return see(order);
@@ -99,7 +102,7 @@ fn permute(order: &mut Vec<usize>, from: usize, see: &mut dyn FnMut(&[usize])) {
     }
 }
 
-/// Is every event where it can be counted, as a kernel places them that knows these limits?
+/// Returns whether a kernel with these constraints places every event on a counter that can count it.
 fn is_right(order: &[usize], limits: &[Limit], counters: u32, knows: fn(KernelKnows) -> bool) -> bool {
     let all = u32::MAX >> (u32::BITS - counters.clamp(1, u32::BITS));
     let asked = |event: usize| if knows(limits[event].known) { limits[event].counters } else { all };
@@ -123,7 +126,7 @@ mod tests {
 
     #[test]
     fn events_stand_where_their_counters_are() {
-        // Occupancy on 2 and 3, clock, inserts, completions on 0 and 1, which every kernel knows.
+        // Occupancy on 2 and 3, clock, inserts, completions on 0 and 1, a constraint that every kernel has.
         let limits = [
             limit(0xc, KernelKnows::Perhaps),
             limit(0xf, KernelKnows::Perhaps),

@@ -1,4 +1,4 @@
-//! What `pmbpf io` was asked for.
+//! Request of `pmbpf io`.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::plan::{
     request::{Descend, Inherit, Target},
 };
 
-/// What rows of numbers are about.
+/// Subject of the rows of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum Grouping {
@@ -23,55 +23,56 @@ pub enum Grouping {
     Event,
 }
 
-/// What to report, and how. Changes nothing about what is measured, but that IOMMUs count for the devices that are named here.
+/// Contents and form of a report. They do not change what is measured, except that IOMMUs count for the
+/// devices named here.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reporting {
-    /// Rows; all but events if none are named.
+    /// Kinds of rows; all but events if empty.
     pub by: Vec<Grouping>,
-    /// Devices, disks and interfaces by address or name; all if none are named.
+    /// Devices, disks and interfaces by address or name; all if empty.
     pub devices: Vec<String>,
-    /// The most that memory can carry, in GB/s, of all sockets together.
+    /// Maximum memory bandwidth of all sockets together, in GB/s.
     pub dram_max_gb_s: Option<f64>,
-    /// The same, measured before the run.
+    /// Maximum memory bandwidth that was measured before the run, in GB/s.
     pub dram_measured_gb_s: Option<f64>,
-    /// Between which bandwidths it is neither low nor high: name, and two limits in its unit.
+    /// Limits between which a bandwidth is neither low nor high: the name, and two limits in its unit.
     pub limits: Vec<Limits>,
 }
 
-/// Where a bandwidth ends to be low, and where it begins to be high.
+/// Limits below which a bandwidth is low and from which it is high.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Limits {
-    /// Which: `dram.bandwidth`.
+    /// Name of the bandwidth: `dram.bandwidth`.
     pub name: String,
-    /// Below it is low.
+    /// Limit below which it is low.
     pub low: f64,
-    /// From here on it is high.
+    /// Limit from which it is high.
     pub high: f64,
 }
 
-/// Everything `pmbpf io` was told.
+/// Complete request of `pmbpf io`.
 #[derive(Clone, Debug)]
 pub struct IoRequest {
-    /// Whose bytes are told apart.
+    /// Target to which bytes are attributed.
     pub target: Target,
-    /// Children of processes.
+    /// Inheritance by children of processes.
     pub inherit: Inherit,
-    /// Cgroups below.
+    /// Treatment of cgroups below the target.
     pub descend: Descend,
-    /// The model whose table is used; this machine's if none is named.
+    /// Model of the table to use; this machine's if `None`.
     pub model: Option<String>,
-    /// What to report, and how.
+    /// Contents and form of the report.
     pub report: Reporting,
     /// Time between reports.
     pub interval: Option<Duration>,
-    /// The longest time between two drains.
+    /// Maximum time between two drains.
     pub tick_max: Duration,
-    /// Stop after.
+    /// Duration after which counting stops.
     pub duration: Option<Duration>,
 }
 
 impl Default for IoRequest {
-    /// Everything, until it is stopped.
+    /// Returns a request to count everything until it is stopped.
     fn default() -> Self {
         Self {
             target: Target::System,

@@ -1,9 +1,10 @@
-//! Devices that their IOMMU can count for by themselves: which of them, and in which groups.
+//! Devices for which their IOMMU can count separately: the choice of them, and their groups.
 //!
-//! A counter of an IOMMU that has the filter counts for one requester only. So each device has a group of its own, and those
-//! behind one IOMMU are multiplexed; one that is alone there needs no filter. The IOMMU's clock, which is no requester's, counts
-//! beside them. How many counters an IOMMU has is in a register that the kernel does not show: if there is none left for the
-//! clock, the kernel lets it alternate with the devices.
+//! A counter of an IOMMU with the filter counts for one requester only. So each device has a separate group,
+//! and the devices behind one IOMMU are multiplexed. A device that is alone there needs no filter. The
+//! IOMMU's clock, which belongs to no requester, counts in addition to them. The number of an IOMMU's
+//! counters is in a register that the kernel does not show. If none is left for the clock, the kernel
+//! multiplexes it with the devices.
 
 #[cfg(test)]
 mod tests;
@@ -33,15 +34,16 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// Devices of one IOMMU that are multiplexed, unless they are named: each has its quarter of the time.
+/// Maximum number of devices of one IOMMU that are multiplexed, unless they are named: each counts for a
+/// quarter of the time.
 const OF_ONE_MAX: usize = 4;
-/// Devices of all IOMMUs likewise: a turn is some twenty accesses to registers of the IOMMU, and each of those takes a CPU about a
-/// microsecond.
+/// Maximum number of devices of all IOMMUs, unless they are named. A slice costs some twenty accesses to
+/// registers of the IOMMU, of which each takes a CPU about a microsecond.
 const OF_ALL_MAX: usize = 16;
-/// Names that a reason lists before it only counts.
+/// Maximum number of names in a reason; further ones are only counted.
 const NAMED_MAX: usize = 3;
 
-/// What devices are chosen from.
+/// Sources from which devices are chosen.
 pub(super) struct Requesters<'a> {
     pub(super) catalog: &'a Catalog,
     pub(super) platform: &'a Platform,
@@ -49,38 +51,38 @@ pub(super) struct Requesters<'a> {
     pub(super) tick: Duration,
 }
 
-/// What is opened for them, and what cannot be.
+/// Kinds to open for the devices, and those that cannot be opened.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pub(super) kinds: Vec<UncoreKind>,
     pub(super) missing: Vec<Lost>,
 }
 
-/// Who wants a device's numbers: in this order they get them.
+/// Priority of a device: the order in which devices are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Wish {
-    /// It was named.
+    /// Device that was named.
     Named,
-    /// The target uses it by itself.
+    /// Device that the target drives directly.
     Own,
-    /// The kernel has a disk, an interface or another node of it.
+    /// Device for which the kernel has a disk, an interface or another node.
     Seen,
-    /// Nobody in particular.
+    /// Any other device.
     Any,
 }
 
-/// A device whose IOMMU can count for it alone.
+/// Device for which its IOMMU can count separately.
 struct Candidate<'a> {
     wish: Wish,
     device: &'a Device,
-    /// What its IOMMU counts.
+    /// Counters of its IOMMU.
     counters: Counters<'a>,
-    /// The events that it counts for the device.
+    /// Events that the IOMMU counts for the device.
     events: Vec<PlannedEvent>,
 }
 
 impl Requesters<'_> {
-    /// Chooses devices: those that `named` names, else the target's own first and then any that a driver has.
+    /// Chooses devices: those in `named`, or else the target's own first and then any with a driver.
     pub(super) fn choose(&self, named: &[String], target: &Target) -> Result<Found, FindError> {
         let mut tables = BTreeMap::new();
         for (unit, _) in IOMMUS {
@@ -126,7 +128,8 @@ impl Requesters<'_> {
         Ok(found)
     }
 
-    /// Functions that names mean: a PCI address, a disk's devices, an interface's; all that is behind a bridge. None: nobody named any.
+    /// Returns the functions that names stand for: a PCI address, a disk's devices, an interface's, and all
+    /// devices behind a bridge. Returns `None` if there are no names.
     fn functions(&self, names: &[String]) -> Option<BTreeSet<Bdf>> {
         let mut found = BTreeSet::new();
         for name in names {
@@ -144,19 +147,20 @@ impl Requesters<'_> {
         (!names.is_empty()).then_some(found)
     }
 
-    /// Does anything in the kernel stand for it?
+    /// Returns whether the kernel has a node or a name for the device.
     fn is_seen(&self, bdf: Bdf) -> bool {
         let nodes = &self.platform.nodes;
         nodes.iter().any(|node| node.device == bdf) || !self.platform.names_of(bdf).is_empty()
     }
 
-    /// Other devices behind the device's IOMMU that a driver has. Bridges ask for nothing by themselves.
+    /// Returns the number of other devices with a driver behind the device's IOMMU. Bridges make no requests
+    /// themselves.
     fn others_behind(&self, device: &Device) -> usize {
         let others = self.platform.devices.iter().filter(|other| other.bdf != device.bdf && is_driven(other));
         others.filter(|other| iommu(other) == iommu(device)).count()
     }
 
-    /// Devices that the target's processes use by themselves.
+    /// Returns the devices that the target's processes drive directly.
     fn own(&self, target: &Target) -> BTreeSet<Bdf> {
         let is_his = |user: &owner::User| match target {
             Target::Processes(ids) | Target::Threads(ids) => ids.contains(&user.pid),
@@ -170,7 +174,7 @@ impl Requesters<'_> {
         all.filter(|(_, whose)| whose.users().iter().any(is_his)).map(|(bdf, _)| bdf).collect()
     }
 
-    /// Can its IOMMU count for this device alone? Else why not.
+    /// Returns the candidate if its IOMMU can count for this device alone, or else the reason why not.
     fn candidate<'b>(
         &'b self,
         device: &'b Device,
@@ -190,7 +194,7 @@ impl Requesters<'_> {
         let pmu =
             self.catalog.pmus.iter().find(|pmu| pmu.name == name).ok_or_else(|| no_pmu(table.name()))?;
         let counters = Counters { table, pmu };
-        // What is alone behind its IOMMU needs no filter.
+        // A device that is alone behind its IOMMU needs no filter.
         let id = match self.others_behind(device) {
             _ if counters.has_filter() => Some(id),
             0 => None,
@@ -209,7 +213,7 @@ impl Requesters<'_> {
         Ok(Candidate { wish, device, counters, events })
     }
 
-    /// Groups for the chosen ones, IOMMU by IOMMU.
+    /// Adds the groups of the chosen devices, by IOMMU.
     fn open(&self, chosen: &[Candidate], found: &mut Found) {
         let mut by_pmu: BTreeMap<u32, Vec<&Candidate>> = BTreeMap::new();
         for one in chosen {
@@ -256,7 +260,7 @@ impl Requesters<'_> {
     }
 }
 
-/// Is it an end of the way that moves data?
+/// Returns whether the device is an endpoint that moves data.
 fn is_driven(device: &Device) -> bool {
     !device.is_infrastructure() && device.driver.is_some()
 }
@@ -273,7 +277,8 @@ fn no_pmu(unit: &str) -> String {
     format!("the kernel has no counters of its IOMMU (no {unit} PMU){takes}")
 }
 
-/// Those that are counted, and those for whom there is no turn. Every IOMMU's first comes before any other's second.
+/// Splits devices into those that are counted and those without a slice. The first device of every IOMMU
+/// comes before the second of any other.
 fn bounded(mut all: Vec<Candidate<'_>>) -> (Vec<Candidate<'_>>, Vec<Bdf>) {
     all.sort_by_key(|one| (one.wish, one.device.physical.is_some(), one.device.bdf));
     let mut before: BTreeMap<u32, usize> = BTreeMap::new();
@@ -297,7 +302,7 @@ fn bounded(mut all: Vec<Candidate<'_>>) -> (Vec<Candidate<'_>>, Vec<Bdf>) {
     (chosen, left)
 }
 
-/// `0000:16:00.0, 0000:29:00.0, 0000:2a:00.0 and 2 more`.
+/// Returns a list such as `0000:16:00.0, 0000:29:00.0, 0000:2a:00.0 and 2 more`.
 fn listed(devices: &[Bdf]) -> String {
     let named = devices.iter().take(NAMED_MAX).map(Bdf::to_string).collect::<Vec<_>>().join(", ");
     match devices.len().saturating_sub(NAMED_MAX) {
@@ -306,7 +311,7 @@ fn listed(devices: &[Bdf]) -> String {
     }
 }
 
-/// An IOMMU's counters, and what is known of their kind.
+/// Counters of an IOMMU, with the table of their kind.
 #[derive(Clone, Copy)]
 struct Counters<'a> {
     table: &'a IoTable,
@@ -314,20 +319,21 @@ struct Counters<'a> {
 }
 
 impl Counters<'_> {
-    /// Can it be told to count for one requester? The kernel shows the terms of filters that the IOMMU has.
+    /// Returns whether it can count for one requester. The kernel shows the terms of filters that the IOMMU
+    /// has.
     fn has_filter(&self) -> bool {
         let mut terms = self.table.requesters.iter().flat_map(Requester::names);
         terms.all(|term| self.pmu.term(term).is_some())
     }
 
-    /// What it counts of a device's metrics, as operands of the table: a metric is none of its own if it lacks one of its events, which
-    /// the kernel then does not name.
+    /// Returns the events of a device's metrics that it counts, as operands of the table. A metric is left
+    /// out if the IOMMU lacks one of its events, which the kernel then does not name.
     fn events(&self) -> BTreeSet<u32> {
         let known = self.metrics().filter(|&metric| self.lacks(metric).is_none());
         known.flat_map(|metric| self.table.model.operands_of(metric)).collect()
     }
 
-    /// Metrics that it cannot give, each with an event that it lacks.
+    /// Returns the metrics that it cannot provide, each with an event that it lacks.
     fn lacking(&self) -> Vec<(String, String)> {
         let name = |metric: u32| self.table.model.metrics[metric as usize].name.clone();
         self.metrics().filter_map(|metric| Some((name(metric), self.lacks(metric)?))).collect()
@@ -343,7 +349,7 @@ impl Counters<'_> {
         names.find(|name| self.pmu.event(name).is_none()).map(str::to_owned)
     }
 
-    /// An event for this requester, or for all.
+    /// Returns an event for this requester, or for all.
     fn planned(
         &self,
         operand: u32,

@@ -1,4 +1,4 @@
-//! Plans of whole servers, made by hand.
+//! Tests of plans of whole servers, made by hand.
 
 use std::path::Path;
 
@@ -42,7 +42,8 @@ const BANDWIDTHS: [&str; 5] = [
     "pcie.outbound_write_bw",
 ];
 
-/// A server's table and its plan: of these metrics, or of all without the one that no server with two counters needs.
+/// Returns a server's table and its plan, for these metrics or for all. All leaves out the one that no server
+/// with two counters needs.
 fn plan(model: &str, family: Family, metrics: &[&str], parts: &[(&str, Parts)]) -> (IoTable, UncorePlans) {
     let table = load(model).unwrap();
     let catalog = Catalog::read(&server(family, &BOXES).root).unwrap();
@@ -61,7 +62,7 @@ fn of<'a>(uncore: &'a UncorePlans, unit: &str) -> &'a UncorePlan {
     uncore.plans.iter().find(|plan| plan.unit == unit).unwrap()
 }
 
-/// Events of each group, without what all names of a kind of uncore PMU begin with.
+/// Returns the events of each group, without the common prefix of the names of a kind of uncore PMU.
 fn groups(uncore: &UncorePlans, unit: &str, head: &str) -> Vec<String> {
     let short = |name: &str| name.replace(head, "");
     let group = |group: &super::uncore::UncoreGroup| {
@@ -70,7 +71,7 @@ fn groups(uncore: &UncorePlans, unit: &str, head: &str) -> Vec<String> {
     of(uncore, unit).groups.iter().map(group).collect()
 }
 
-/// Why the events of a metric do not count at the same times.
+/// Returns the reason why the events of a metric do not count at the same times.
 fn apart(table: &IoTable, uncore: &UncorePlans, metric: &str) -> Option<Apart> {
     uncore.apart(table.model.metric(metric).unwrap())
 }
@@ -266,7 +267,7 @@ fn what_a_host_does_not_show_is_missing_by_kind() {
     let uncore = UncorePlans::new(&table, &metrics, &catalog, &std::collections::BTreeMap::new());
     assert_eq!(uncore.missing, [(metrics[0], "this host shows no cha PMU".to_owned())]);
     assert_eq!(groups(&uncore, "irp", "UNC_I_"), ["MISC1.LOST_FWD TRANSACTIONS.WR_PREF"]);
-    // The formats of another kernel: a mask that does not fit is no reason to count something else.
+    // The formats of another kernel: a mask that does not fit is not a reason to count something else.
     let narrow = Catalog::read(&server(Family::Skylake, &BOXES).root).unwrap();
     let metric = [table.model.metric("vtd.mem_access_per_miss").unwrap()];
     let uncore = UncorePlans::new(&table, &metric, &narrow, &std::collections::BTreeMap::new());
@@ -274,7 +275,7 @@ fn what_a_host_does_not_show_is_missing_by_kind() {
     assert_eq!(uncore.missing, [(metric[0], why.to_owned())]);
 }
 
-/// An EPYC server, or a Grace one.
+/// Returns the plan of an EPYC server, or of a Grace server.
 fn other_vendor(model: &str, parts: &[(&str, Parts)]) -> (IoTable, UncorePlans) {
     other_vendor_of(load(model).unwrap(), parts)
 }

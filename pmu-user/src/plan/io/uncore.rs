@@ -1,8 +1,9 @@
-//! I/O metrics → groups of events for each kind of uncore PMU.
+//! Groups of events of I/O metrics, for each kind of uncore PMU.
 //!
-//! An uncore PMU rotates its groups by itself, so what a ratio divides should stand in one group; where the counters do not allow that, or
-//! different kinds of uncore PMUs count its parts, the plan says so, and the metric is an estimate whose parts have coverages of their own.
-//! Uncore PMUs of stacks may be asked about single parts, others only about all of theirs together.
+//! An uncore PMU rotates its groups independently, so the operands of a ratio should be in one group. Where
+//! the counters do not allow that, or different kinds of uncore PMUs count the operands, the plan says so.
+//! The metric is then an estimate from parts with separate coverages. Uncore PMUs of stacks can count single
+//! parts, others only all of their parts together.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,29 +17,30 @@ use crate::{
     table::{event_syntax::Selected, io::IoTable},
 };
 
-/// What to count on which uncore PMUs.
+/// Plan of what to count on each uncore PMU.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UncorePlans {
-    /// By kind of uncore PMU, and within a kind by what is asked about parts.
+    /// Plans by kind of uncore PMU, and within a kind by the request about parts.
     pub plans: Vec<UncorePlan>,
-    /// Metrics whose events are counted by several kinds of uncore PMUs, each with turns of its own.
+    /// Metrics with events on several kinds of uncore PMUs, which rotate separately.
     pub across: Vec<u32>,
-    /// Metrics that this host cannot have, and why.
+    /// Metrics that this host cannot provide, with the reason.
     pub missing: Vec<(u32, String)>,
 }
 
-/// Why a metric's events do not count at the same times.
+/// Reason why a metric's events do not count at the same times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Apart {
     /// Different kinds of uncore PMUs count them.
     Kinds,
-    /// There are not enough counters for them in one group.
+    /// One group does not have enough counters for them.
     Counters,
 }
 
 impl UncorePlans {
-    /// Plans `metrics` (indices of the table's) for the PMUs of `catalog`. `parts` says by PMU what to ask about parts; a PMU that
-    /// is not in it is asked about all together. Opens nothing; needs no privilege.
+    /// Plans `metrics` (indices of the table's) for the PMUs of `catalog`. `parts` has the request about
+    /// parts by PMU. The parts of a PMU that is not in it are counted together. Opens nothing and needs no
+    /// privilege.
     pub fn new(table: &IoTable, metrics: &[u32], catalog: &Catalog, parts: &BTreeMap<String, Parts>) -> Self {
         let mut instances = Self::default();
         let mut counted: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
@@ -66,7 +68,7 @@ impl UncorePlans {
         instances
     }
 
-    /// Why what a metric divides does not count at the same times, if so.
+    /// Returns the reason if a metric's events do not count at the same times; `None` if they do.
     pub fn apart(&self, metric: u32) -> Option<Apart> {
         if self.across.contains(&metric) {
             return Some(Apart::Kinds);
@@ -76,14 +78,14 @@ impl UncorePlans {
     }
 }
 
-/// The operand on this host's uncore PMUs, or why there is none.
+/// Returns the operand on this host's uncore PMUs, or the reason why it is missing.
 fn on_this_host(table: &IoTable, operand: u32, catalog: &Catalog) -> Result<Selected, String> {
     let name = table.operand(operand).unwrap_or("?");
     let event = table.model.event(name).ok_or_else(|| format!("{name} has no encoding"))?;
     selected(&event.unit, name, &event.terms, catalog)
 }
 
-/// PMUs of a kind by what they are asked about parts.
+/// Returns the PMUs of a kind, by the request about their parts.
 fn classes(unit: &str, catalog: &Catalog, parts: &BTreeMap<String, Parts>) -> BTreeMap<Parts, Vec<String>> {
     let mut classes: BTreeMap<Parts, Vec<String>> = BTreeMap::new();
     for pmu in pmus(unit, catalog) {

@@ -1,11 +1,13 @@
-//! What of a CPU model's metrics is wanted, packed into groups that are counted together, and which metrics are left out.
+//! Requested metrics of a CPU model, packed into groups that are counted together, and the metrics that are
+//! left out.
 
 use std::path::PathBuf;
 
 use super::measured::{Depth, Measured, Multiplex};
 use crate::plan::schedule::{self, Capacity, Home, Need, Packing, Schedule, WantedMetric};
 
-/// Packs, without turns if none are allowed: then the metrics that fit with those before them are kept.
+/// Packs events into groups. If multiplexing is not allowed, keeps the metrics that fit with those before
+/// them.
 pub(super) fn fit(
     request: &MetricsRequest,
     needs: &[Need],
@@ -29,7 +31,8 @@ pub(super) fn fit(
     schedule::schedule(needs, &kept, capacity, Packing::Whole)
 }
 
-/// Where the schedule has each metric; those that have no place go to `missing`, with the reason.
+/// Returns the place of each metric in the schedule. Adds metrics without a place to `missing`, with the
+/// reason.
 pub(super) fn measured(
     schedule: &Schedule,
     wanted: &[WantedMetric],
@@ -52,7 +55,8 @@ pub(super) fn measured(
             schedule.always.contains(event) || schedule.groups.iter().any(|group| group.contains(event))
         });
         if !fits {
-            let why = "its events do not fit the counters beside the others, and taking turns is not allowed";
+            let why =
+                "its events do not fit the counters along with the others, and multiplexing is not allowed";
             missing.push((metric.name.clone(), why.to_owned()));
             continue;
         }
@@ -71,17 +75,17 @@ fn nowhere(events: &[usize], schedule: &Schedule, needs: &[Need]) -> String {
     all.join("; ")
 }
 
-/// What of a model's metrics to measure.
+/// Request for metrics of a model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MetricsRequest {
-    /// Name of the CPU model; the machine's own if none.
+    /// Name of the CPU model; the machine's own if `None`.
     pub model: Option<String>,
-    /// The user's perfmon directory.
+    /// Perfmon directory of the user.
     pub folder: Option<PathBuf>,
-    /// How deep.
+    /// Depth of the tree.
     pub depth: Depth,
-    /// Metrics, or groups of them, beside the tree.
+    /// Metrics, or groups of them, in addition to the tree.
     pub names: Vec<String>,
-    /// May metrics be multiplexed?
+    /// Whether metrics may be multiplexed.
     pub multiplex: Multiplex,
 }

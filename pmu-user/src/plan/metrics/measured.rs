@@ -1,4 +1,4 @@
-//! What a plan says of the metrics of each core PMU: those that will be measured, those that will not, and why.
+//! Metrics of each core PMU in a plan: those that will be measured, those that will not, and the reason.
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
@@ -10,39 +10,39 @@ use crate::{
     table::model::Model,
 };
 
-/// Levels whose loss is told with the tree: those that say where to look further.
+/// Levels of the tree for which missing nodes are reported: those that point to where to look further.
 const LEVELS_TOLD: u32 = 2;
 
 /// Metrics of one core PMU that will be measured, and those that will not.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Metrics {
-    /// The core type that they are of, where cores differ.
+    /// Core type of the metrics, where cores differ.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub core_type: Option<CoreType>,
-    /// The CPU model whose formulas are used.
+    /// CPU model of the formulas.
     pub model: String,
-    /// Where they come from.
+    /// Source of the formulas.
     pub source: String,
-    /// Their version.
+    /// Version of the formulas.
     pub formulas: String,
-    /// The user's perfmon directory, if they come from there.
+    /// Perfmon directory of the user, if the formulas are from there.
     #[serde(default)]
     pub folder: Option<PathBuf>,
-    /// How deep into the tree.
+    /// Depth of the tree.
     pub depth: Depth,
     /// Whether groups are multiplexed.
     #[serde(default)]
     pub multiplex: Multiplex,
-    /// What is measured.
+    /// Metrics that are measured.
     pub measured: Vec<Measured>,
-    /// What is not, and why.
+    /// Metrics that are missing, with the reason.
     pub missing: Vec<(String, String)>,
-    /// Who holds counters that are missing for it.
+    /// Holders of counters that the metrics lack.
     pub holds: Vec<String>,
-    /// Do events on general counters stand in for Top-Down's shares, which the PMU does not offer here?
+    /// Whether events on general counters replace Top-Down's shares, which the PMU does not offer here.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub without_shares: bool,
-    /// What to bear in mind about all of it.
+    /// Notes that apply to all of the metrics.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
@@ -50,15 +50,15 @@ pub struct Metrics {
 /// Cores of one kind, where a host has several kinds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CoreType {
-    /// The PMU that counts them: `cpu_core`, `cpu_atom`, `armv8_cortex_a72`.
+    /// PMU that counts them: `cpu_core`, `cpu_atom`, `armv8_cortex_a72`.
     pub pmu: String,
-    /// Their CPUs, of those that count.
+    /// CPUs of the core type, of those that count.
     pub cpus: Vec<Cpu>,
 }
 
 impl Metrics {
-    /// Groups that have turns from the start: all, or those of the upper two levels and of what stands beside the tree
-    /// where flagged nodes decide about the rest.
+    /// Returns the groups that have slices from the start. With drill-down, these are groups of the upper two
+    /// levels and outside the tree, and flagged nodes decide about the rest. Without it, these are all groups.
     pub fn first_groups(&self) -> Vec<u32> {
         let first = |metric: &&Measured| match self.depth {
             Depth::DrillDown => metric.level <= drill::Depth::default().always,
@@ -71,7 +71,8 @@ impl Metrics {
         groups
     }
 
-    /// What has no time in an interval, or between two decisions of drill-down (a tick), if the counters take turns.
+    /// Returns a note if groups lack slices in an interval, or between two decisions of drill-down (a tick).
+    /// Returns `None` without multiplexing.
     pub(super) fn room_in(
         &self,
         turns: &Multiplexing,
@@ -97,7 +98,8 @@ impl Metrics {
         }
     }
 
-    /// What of the upper levels of `model`'s tree cannot be measured here, in a line for each level and reason.
+    /// Returns the nodes of the upper levels of `model`'s tree that cannot be measured here, in a line for
+    /// each level and reason.
     pub(super) fn lost_levels(&self, model: &Model) -> Vec<String> {
         let mut lost: BTreeMap<(u32, &str), Vec<&str>> = BTreeMap::new();
         for node in model.tree_nodes() {
@@ -116,17 +118,17 @@ impl Metrics {
 /// A metric that will be measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
-    /// Its name.
+    /// Name of the metric.
     pub name: String,
-    /// Its level.
+    /// Level of the metric.
     pub level: u32,
-    /// Groups that must have had a turn; none if it is counted all the time.
+    /// Groups that must have had a slice; empty if the metric is counted all the time.
     pub groups: Vec<u32>,
-    /// Share of the time for which it is measured, if every group has as many turns.
+    /// Share of the time for which it is measured, if every group has as many slices.
     pub coverage: f64,
 }
 
-/// How deep into the tree to measure.
+/// Depth of the tree to measure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Depth {
@@ -137,15 +139,15 @@ pub enum Depth {
     Level(u32),
 }
 
-/// May events be multiplexed on the counters?
+/// Whether events may be multiplexed on the counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Multiplex {
-    /// Yes, in groups chosen by us.
+    /// Multiplexing in groups that the plan chooses.
     #[default]
     Yes,
-    /// No: what does not fit at once is left out, by name.
+    /// No multiplexing: metrics that do not fit at once are left out, by name.
     No,
-    /// No: the command runs once for each group.
+    /// No multiplexing: the command runs once for each group.
     Runs,
 }

@@ -1,7 +1,7 @@
-//! Metrics of a CPU model that are to be measured for every owner, and the events that they take.
+//! Metrics of a CPU model to measure for every owner, and the events that they take.
 //!
-//! What only uncore PMUs count is no owner's; what the PMU, the kernel or a hypervisor hides is not there. Both
-//! are named with the reason before anything is opened.
+//! Counts of uncore PMUs cannot be attributed to an owner. Events that the PMU, the kernel or a hypervisor
+//! hides are not available. Both are reported with the reason before anything is opened.
 
 mod groups;
 mod measured;
@@ -36,56 +36,56 @@ use crate::{
     table::model::{self, Model, Tables, TaskForms},
 };
 
-/// Is everything that runs counted?
+/// Extent of the count: everything that runs, or some owners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CountsOf {
-    /// Yes: what threads of a core do together can be told of all owners together.
+    /// Everything that runs: what threads of a core do together can be reported for all owners together.
     Everyone,
-    /// No: only what is some owner's own can be told.
+    /// Some owners: only metrics that can be attributed to a single owner are reported.
     Some,
 }
 
-/// Why there are no metrics at all.
+/// Reason why there are no metrics at all.
 #[derive(Debug, thiserror::Error)]
 pub enum MetricsError {
     /// The machine has no core PMU.
     #[error("{0}")]
     NoPmu(String),
-    /// No table is for this CPU.
+    /// No table exists for this CPU.
     #[error("there are no formulas for this CPU ({0})")]
     NoTable(String),
-    /// The table that was asked for.
+    /// The requested table cannot be loaded.
     #[error(transparent)]
     Table(#[from] model::FindError),
     /// No metric has that name.
     #[error("{model} has no metric or group `{name}`{near}", near = crate::suggest::did_you_mean(.near))]
     NoMetric {
-        /// The model.
+        /// Name of the model.
         model: String,
-        /// What was asked for.
+        /// Name that was requested.
         name: String,
-        /// The nearest names.
+        /// Names that are nearest to it.
         near: Vec<String>,
     },
 }
 
-/// Counters, the metrics they are for, or why there are none.
+/// Counters and the metrics they are for, or the reason why there are none.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Choice {
-    /// What to count, by core PMU.
+    /// Groups to count, by core PMU.
     pub turns: Vec<Multiplexing>,
-    /// The metrics, by core PMU as well.
+    /// Metrics of the groups, by core PMU as well.
     pub metrics: Vec<Metrics>,
-    /// Why there are none, although they were wanted: of the host, or of a core PMU of several.
+    /// Reason why requested metrics are missing, on the host or on one of several core PMUs.
     pub why_none: Option<String>,
 }
 
 impl Choice {
-    /// What is wanted, as far as it can be had on `machine`, whose files are below `root`.
+    /// Chooses what is requested, as far as `machine` provides it. Its files are below `root`.
     ///
     /// # Errors
     ///
-    /// It was asked for, and cannot be had.
+    /// The metrics are required and not available.
     pub fn new(
         wanted: &WantedMetrics,
         (extent, cpus, held): (CountsOf, &[Cpu], Holds<'_>),
@@ -124,7 +124,8 @@ impl Choice {
         }
     }
 
-    /// Adds to the metrics what of them has no time in an interval, or in a tick, after which drill-down decides anew.
+    /// Adds notes about metrics without time in an interval, or in a tick, after which drill-down decides
+    /// again.
     pub fn tell_room(&mut self, interval: Option<Duration>, tick: Duration) {
         for (turns, metrics) in self.turns.iter().zip(&mut self.metrics) {
             metrics.notes.extend(metrics.room_in(turns, (interval, tick)));
@@ -136,47 +137,47 @@ impl Choice {
     }
 }
 
-/// Counters of a core PMU that this run holds for something else.
+/// Counters of a core PMU that this run holds for other purposes.
 pub type Holds<'a> = &'a dyn Fn(&Entry) -> Vec<Hold>;
 
-/// What a plan of metrics depends on beside the request.
+/// Environment of a plan of metrics, in addition to the request.
 #[derive(Clone, Copy)]
 pub struct Around<'a> {
-    /// Is everything that runs counted?
+    /// Extent of the count.
     pub extent: CountsOf,
     /// CPUs that count.
     pub cpus: &'a [Cpu],
-    /// What holds counters of a core PMU beside others.
+    /// Further holders of counters of a core PMU.
     pub held: Holds<'a>,
-    /// The host.
+    /// Description of the host.
     pub machine: &'a Machine,
-    /// Its PMUs.
+    /// PMUs of the host.
     pub catalog: &'a Catalog,
-    /// Where its files are.
+    /// Root of the host's files.
     pub root: &'a Path,
 }
 
 impl Around<'_> {
-    /// Do cores of this PMU count?
+    /// Returns whether cores of this PMU count.
     fn counts_on(&self, pmu: &Entry) -> bool {
         self.cpus.iter().any(|&cpu| pmu.is_on(cpu))
     }
 
-    /// The core type of a PMU's cores, where a host has several.
+    /// Returns the core type of a PMU's cores, where a host has several.
     fn core_type(&self, pmu: &Entry) -> Option<CoreType> {
         let cpus = || self.cpus.iter().copied().filter(|&cpu| pmu.is_on(cpu)).collect();
         self.catalog.has_core_types().then(|| CoreType { pmu: pmu.name.clone(), cpus: cpus() })
     }
 }
 
-/// What stands in for shares.
+/// Note on the events that replace shares.
 const WITHOUT_SHARES: &str = "this PMU offers no slots and topdown-* events, as in many virtual machines: events on general counters stand in for them";
 
-/// Decides what of one core PMU to measure and how. Opens nothing; needs no privilege.
+/// Decides which metrics of one core PMU to measure and how. Opens nothing and needs no privilege.
 ///
 /// # Errors
 ///
-/// Nothing at all can be measured, or a metric that was asked for by name does not exist.
+/// Nothing at all can be measured, or a metric that was requested by name does not exist.
 pub fn plan(
     request: &MetricsRequest,
     pmu: &Entry,
@@ -233,7 +234,7 @@ pub fn plan(
     Ok((turns, metrics))
 }
 
-/// Tables that name events here: the one that `wanted` names, or each core PMU's own.
+/// Returns the tables that name events here: the one that `wanted` names, or each core PMU's own.
 pub fn tables(wanted: &WantedMetrics, root: &Path) -> Tables {
     let request = match wanted {
         WantedMetrics::None => &MetricsRequest::default(),
@@ -247,7 +248,8 @@ pub fn tables(wanted: &WantedMetrics, root: &Path) -> Tables {
     catalog.cores().filter_map(of_pmu).collect()
 }
 
-/// Indices of the wanted metrics: the tree as deep as asked, what stands beside it at its root, and what was named.
+/// Returns the indices of the requested metrics: the tree to the requested depth, metrics next to its root,
+/// and those that were named.
 fn choose(request: &MetricsRequest, model: &Model) -> Result<Vec<u32>, MetricsError> {
     let deepest = match request.depth {
         Depth::DrillDown => u32::MAX,
@@ -273,9 +275,9 @@ fn choose(request: &MetricsRequest, model: &Model) -> Result<Vec<u32>, MetricsEr
     Ok(chosen)
 }
 
-/// The group of what is measured beside the tree where that says little or is not there.
+/// Group of metrics outside the tree, for where the tree says little or is missing.
 const BASIC: &str = "Basic";
 
-/// What stands beside the tree, and takes counters that count all the time anyway.
+/// Metrics next to the tree's root, on counters that count all the time anyway.
 const BESIDE: [&str; 5] =
     ["Info_Thread_IPC", "Info_Thread_CPI", "Info_Core_IPC", "Info_Thread_CLKS", "Info_Thread_SLOTS"];

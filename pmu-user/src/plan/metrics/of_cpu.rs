@@ -1,5 +1,5 @@
-//! Which table a core PMU's metrics are from: the one that was asked for, the CPU's own, or, where there is none, what the kernel has names
-//! for.
+//! Choice of a core PMU's table: the requested one, the CPU's own, or else one of events that the kernel has
+//! names for.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::{
     table::model::{self, Model},
 };
 
-/// The table for `pmu`, and what to bear in mind about it.
+/// Returns the table for `pmu`, and a note about it if needed.
 pub(super) fn model_of(
     request: &MetricsRequest,
     pmu: &Entry,
@@ -33,14 +33,15 @@ pub(super) fn model_of(
     Ok((model::load(name, None)?, Some(without_table(&identity, folder.is_some()))))
 }
 
-/// The table of a host that exposes no core PMU, by what its processor identifies itself as.
+/// Returns the table of a host that exposes no core PMU, by the identity of its processor.
 pub(super) fn of_host(request: &MetricsRequest, root: &Path) -> Option<Model> {
     let folder = request.folder.as_deref();
     let name = request.model.clone().or_else(|| own(&cpu::identity(root)?, folder).ok()?)?;
     model::load(&name, folder).ok()
 }
 
-/// Name of the table of CPUs that identify themselves so: in the user's perfmon directory if there is one, else built in.
+/// Returns the name of the table of CPUs with this identity: from the user's perfmon directory if there is
+/// one, else built in.
 fn own(identity: &str, folder: Option<&Path>) -> Result<Option<String>, model::FindError> {
     match folder {
         Some(folder) => model::of_folder(folder, identity),
@@ -54,7 +55,7 @@ fn without_table(identity: &str, of_folder: bool) -> String {
     } else {
         (
             "there is no table for this CPU",
-            "one in perfmon's format is taken by --perfmon-dir DIR, one of a CPU that is near enough by --cpu-model NAME",
+            "one in perfmon's format is taken by --perfmon-dir DIR, one of a CPU that is close enough by --cpu-model NAME",
         )
     };
     format!(
@@ -62,12 +63,13 @@ fn without_table(identity: &str, of_folder: bool) -> String {
     )
 }
 
-/// Is a model that was asked for by name meant for this PMU? `alderlake/cpu_core` is not for other core types.
+/// Returns whether a model requested by name applies to this PMU. `alderlake/cpu_core` does not apply to
+/// other core types.
 fn is_meant(name: &str, pmu: &Entry, several: bool) -> bool {
     !several || name.rsplit_once('/').is_none_or(|(_, of)| of == pmu.name)
 }
 
-/// The model of that name: `alderlake` is `alderlake/cpu_core` for the PMU `cpu_core`.
+/// Loads the model of that name: `alderlake` is `alderlake/cpu_core` for the PMU `cpu_core`.
 fn load(name: &str, pmu: &Entry, several: bool, folder: Option<&Path>) -> Result<Model, model::FindError> {
     if several
         && !name.contains('/')
@@ -75,11 +77,12 @@ fn load(name: &str, pmu: &Entry, several: bool, folder: Option<&Path>) -> Result
     {
         return Ok(model);
     }
-    // It may be one for all cores.
+    // The model may be one for all cores.
     model::load(name, folder)
 }
 
-/// What cores of this PMU identify themselves as, with the PMU behind it where Intel's cores differ: they say the same.
+/// Returns the identity of this PMU's cores. The name of the PMU is appended where Intel's cores differ,
+/// because they identify themselves alike.
 fn identity(pmu: &Entry, several: bool, root: &Path) -> String {
     let first = match &pmu.place {
         PmuCpus::Cores(cpus) if several => cpus.first().copied(),

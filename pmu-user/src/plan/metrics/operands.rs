@@ -1,4 +1,4 @@
-//! Events that metrics take → how they are opened on one PMU, and which counters can count them.
+//! Events of metrics: the form in which each is opened on one PMU, and the counters that can count it.
 
 use crate::{
     machine::pmu::{
@@ -18,27 +18,27 @@ use crate::{
 
 /// The core PMU on which events are resolved.
 pub(super) struct OnPmu<'a> {
-    /// Which.
+    /// PMU of the cores.
     pub(super) pmu: &'a Entry,
-    /// All PMUs.
+    /// Catalogue of all PMUs.
     pub(super) catalog: &'a Catalog,
-    /// What it turned out to count, if that was asked.
+    /// Events that it was found to count, if it was probed.
     pub(super) probed: Option<&'a Probed>,
 }
 
-/// WantedMetric metrics with their events, resolved for one PMU.
+/// Requested metrics with their events, resolved for one PMU.
 #[derive(Default)]
 pub(super) struct Operands {
-    /// What the metrics need, an event each.
+    /// Needs of the metrics, one event each.
     pub(super) needs: Vec<Need>,
-    /// How each of them is opened.
+    /// Form in which each event is opened.
     pub(super) events: Vec<PlannedEvent>,
-    /// Metric, and its events by index.
+    /// Metrics, each with its events by index.
     metrics: Vec<(u32, Vec<usize>)>,
 }
 
 impl Operands {
-    /// Resolves the `chosen` metrics; those that cannot be had go to `missing`, with the reason.
+    /// Resolves the `chosen` metrics. Adds those that are not available to `missing`, with the reason.
     pub(super) fn of(
         model: &Model,
         chosen: &[u32],
@@ -68,7 +68,7 @@ impl Operands {
         }
         let encoding = model.encoding(operand).map_err(|error| error.to_string())?;
         if encoding.unit != "core" {
-            return Err(format!("{operand} is counted by `{}`, for everyone together", encoding.unit));
+            return Err(format!("{operand} is counted by `{}`, for all tasks together", encoding.unit));
         }
         if adds_up_threads(operand) {
             return Err(format!("{operand} adds up both threads of a core, which no CPU counts"));
@@ -83,7 +83,7 @@ impl Operands {
         Ok(self.needs.len() - 1)
     }
 
-    /// The metrics, for the schedule.
+    /// Returns the metrics for the schedule.
     pub(super) fn wanted(&self, model: &Model) -> Vec<WantedMetric> {
         let wanted = |(index, events): &(u32, Vec<usize>)| {
             let metric = &model.metrics[*index as usize];
@@ -93,7 +93,7 @@ impl Operands {
     }
 }
 
-/// The latency of a retired instruction, which no counter holds.
+/// Returns whether the operand is the latency of a retired instruction, which no counter holds.
 fn is_latency(operand: &str) -> bool {
     operand.ends_with(":retire_latency")
 }
@@ -109,7 +109,7 @@ fn planned(
         Modes::Kernel => "k",
     };
     let notation = format!("{}/{}/{}", pmu.name, encoding.terms, modes);
-    // A share means nothing to the notation without `slots`, but it will stand in a group with it.
+    // A share has no meaning in the notation without `slots`, but it will be in a group with it.
     let list = match encoding.counters {
         model::Counters::Share => format!("{{{}/event=0x0,umask=0x4/,{notation}}}", pmu.name),
         _ => notation,
@@ -135,7 +135,7 @@ fn counters(encoding: &Encoding, event: &PlannedEvent) -> Counters {
         model::Counters::General(mask) => Counters::General(mask),
         model::Counters::Share => Counters::Share,
         model::Counters::Fixed(_) if event.words[Word::Config as usize] == SLOTS => Counters::Slots,
-        // A fixed counter only counts all modes and nothing but the plain event; the general event counts the same.
+        // A fixed counter counts only the plain event in all modes. The general event counts the same.
         model::Counters::Fixed(index) => {
             let general = if encoding.terms.starts_with("event=0x0,") { 0 } else { u32::MAX };
             Counters::Fixed { index: u8::try_from(index).unwrap_or(u8::MAX), general }

@@ -1,7 +1,8 @@
-//! Counters per owner: some are on the PMU all the time, the others are multiplexed in groups.
+//! Counters per owner: some count all the time, the others are multiplexed in groups.
 //!
-//! A *slice* is a span during which one group is active on every CPU. The order of the groups is random, so that no
-//! habit of the workload keeps step with it; what is always counted tells what the other groups missed.
+//! A *slice* is a span during which one group is active on every CPU. The order of the groups is random, so
+//! that no periodic workload stays in step with it. Events that always count show what the other groups
+//! missed.
 
 #[cfg(test)]
 mod tests;
@@ -17,33 +18,33 @@ use crate::table::event_syntax::{Instance, Modifiers, Selected};
 /// Bytes that one owner takes on one CPU where counters are read for it: this slice's and the last one's.
 pub const ROW_BYTES: u64 = 2 * size_of::<Slice>() as u64;
 
-/// Places of a row that can be used: a leader needs one behind its own.
+/// Usable places of a row: a leader needs one more after its place.
 const PLACES_MAX: usize = PLACES - 1;
 
-/// What is counted for every owner on the CPUs of one core PMU.
+/// Groups that are counted for every owner on the CPUs of one core PMU.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Multiplexing {
     /// Name of the PMU: core types are never added up.
     pub pmu: String,
     /// Groups that count all the time.
     pub always: Vec<EventGroup>,
-    /// Groups of which one at a time counts. With at most one, nothing is multiplexed.
+    /// Groups, of which one at a time counts. With at most one, nothing is multiplexed.
     pub groups: Vec<EventGroup>,
     /// Mean length of a slice.
     pub slice: Duration,
 }
 
-/// Events that are on the counters together or not at all; the first leads.
+/// Events that are on the counters together or not at all. The first is the leader.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EventGroup {
-    /// Its events, at least one.
+    /// Events of the group, at least one.
     pub events: Vec<PlannedEvent>,
 }
 
 /// An event to be opened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlannedEvent {
-    /// What results call it: as formulas write it, or as it was typed.
+    /// Name in results: as formulas write it, or as it was typed.
     pub name: String,
     /// `perf_event_attr.type`.
     pub kind: u32,
@@ -54,7 +55,7 @@ pub struct PlannedEvent {
     pub modes: String,
 }
 
-/// Groups that cannot be counted per owner.
+/// Reason why groups cannot be counted per owner.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
     /// A group without an event.
@@ -63,32 +64,32 @@ pub enum Unfit {
     /// A CPU reads the counters of one PMU only.
     #[error("cpu {1} would have counters of the PMU `{0}` and of another one: count one of them at a time")]
     Shared(String, u32),
-    /// More than a row holds.
+    /// The events take more places than a row holds.
     #[error(
         "the counters for the PMU `{pmu}` take {places} places of {PLACES_MAX}: one for each event that counts at a \
          time, and one for each of their groups"
     )]
     TooMany {
-        /// PMU.
+        /// Name of the PMU.
         pmu: String,
-        /// Places that they would take.
+        /// Places that the events would take.
         places: usize,
     },
 }
 
-/// Where the events of a group that is active are found and counted, as [`pmu_common::turn::Turn`] says it.
+/// Places at which the events of an active group are found and counted, as in [`pmu_common::turn::Turn`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ActiveGroup {
-    /// From a place behind those that always count to its event's.
+    /// Shift from a place after those that always count to the place of its event.
     pub shift: u64,
     /// Places of running times.
     pub leaders: u64,
-    /// Places of events that do not lead.
+    /// Places of events that are not leaders.
     pub members: u64,
 }
 
 impl PlannedEvent {
-    /// The event on one PMU. Of its modifiers only the modes matter to a count per owner.
+    /// Returns the event on one PMU. Of its modifiers only the modes matter to a count per owner.
     pub fn of(event: &Selected, at: &Instance) -> Self {
         let Modifiers { user, kernel, hypervisor, .. } = event.modifiers;
         let modes = [(user, 'u'), (kernel, 'k'), (hypervisor, 'h')];
@@ -100,24 +101,25 @@ impl PlannedEvent {
         }
     }
 
-    /// Does this mode (`u`, `k` or `h`) count?
+    /// Returns whether this mode (`u`, `k` or `h`) counts.
     pub fn counts_in(&self, mode: char) -> bool {
         self.modes.is_empty() || self.modes.contains(mode)
     }
 }
 
 impl EventGroup {
-    /// Places that it takes: its running time, and each event.
+    /// Returns the places that it takes: one for its running time, and one for each event.
     pub const fn places(&self) -> usize {
         1 + self.events.len()
     }
 }
 
 impl Multiplexing {
-    /// What to open for a schedule. `resolved` says how to open each of `needs`.
+    /// Returns what to open for a schedule. `resolved` has the form in which each of `needs` is opened.
     ///
-    /// What always counts is opened in up to three groups: `slots` with what rides on it, which the hardware counts and
-    /// the kernel reads as one; events on counters; and those that need none.
+    /// Events that always count are opened in up to three groups. The first is `slots` with its shares, which
+    /// the hardware counts and the kernel reads as one. The second has the events on counters, and the third
+    /// those that need none.
     pub fn new(
         schedule: &Schedule,
         needs: &[Need],
@@ -145,55 +147,56 @@ impl Multiplexing {
         }
     }
 
-    /// How long it takes on average until every group has had its turn.
+    /// Returns the average time until every group has had its slice.
     pub fn round(&self) -> Duration {
         self.slice.saturating_mul(u32::try_from(self.groups.len()).unwrap_or(u32::MAX))
     }
 
-    /// Groups that all have slices enough in this time to say how far what they count may be off, at least 1.
+    /// Returns the number of groups that all have enough slices in this time to estimate the error of their
+    /// counts, at least 1.
     pub fn groups_in(&self, time: Duration) -> usize {
         let slices = time.as_nanos() / self.slice.as_nanos().max(1);
         usize::try_from(slices / SLICES_WANTED).unwrap_or(usize::MAX).max(1)
     }
 
-    /// The time in which so many groups have slices enough.
+    /// Returns the time in which this many groups have enough slices.
     pub fn time_of(&self, groups: usize) -> Duration {
         self.slice.saturating_mul(u32::try_from(groups as u128 * SLICES_WANTED).unwrap_or(u32::MAX))
     }
 
-    /// Events that count all the time, in order.
+    /// Returns the events that count all the time, in order.
     pub fn always_events(&self) -> impl Iterator<Item = &PlannedEvent> {
         self.always.iter().flat_map(|group| &group.events)
     }
 
-    /// Descriptors that one CPU takes.
+    /// Returns the descriptors that one CPU takes.
     pub fn descriptors(&self) -> usize {
         self.always.iter().chain(&self.groups).map(|group| group.events.len()).sum()
     }
 
-    /// Does more than one group have to share the counters?
+    /// Returns whether groups are multiplexed, because more than one has to share the counters.
     pub const fn take_turns(&self) -> bool {
         self.groups.len() > 1
     }
 
-    /// Places of what always counts.
+    /// Returns the places of the events that always count.
     pub fn always_places(&self) -> usize {
         places(&self.always)
     }
 
-    /// Places of all groups together: how far the events of two CPUs are apart.
+    /// Returns the places of all groups together: the distance between the events of two CPUs.
     pub fn stride(&self) -> usize {
         self.always_places() + places(&self.groups)
     }
 
-    /// What is read while the group number `group` is active, beside what always counts.
+    /// Returns the places to read while group number `group` is active, including those that always count.
     pub fn in_force(&self, group: Option<u32>) -> ActiveGroup {
         let group = group.map_or(self.groups.len(), |group| group as usize);
         let mut place = 0;
         let (mut leaders, mut members) = (0, 0);
         for events in self.always.iter().chain(self.groups.get(group)) {
             leaders |= 1_u64 << place;
-            // Its first event counts in the place behind it.
+            // The first event of a group counts in the place after its running time.
             for member in place + 2..place + events.places() {
                 members |= 1_u64 << member;
             }
@@ -203,11 +206,11 @@ impl Multiplexing {
         ActiveGroup { shift: places(before) as u64, leaders, members }
     }
 
-    /// Can this be counted per owner?
+    /// Checks that the groups can be counted per owner.
     ///
     /// # Errors
     ///
-    /// A group is empty, or more would count at a time than a row holds.
+    /// A group is empty, or more events would count at a time than a row holds.
     pub fn check(&self) -> Result<(), Unfit> {
         if self.always.iter().chain(&self.groups).any(|group| group.events.is_empty()) {
             return Err(Unfit::Empty(self.pmu.clone()));
@@ -225,26 +228,28 @@ fn places(groups: &[EventGroup]) -> usize {
     groups.iter().map(EventGroup::places).sum()
 }
 
-/// Slices that a group should have: one more than an interval takes (`metric::estimate`), for their number varies by chance.
+/// Slices that a group should have: one more than an interval takes (`metric::estimate`), since their number
+/// varies by chance.
 const SLICES_WANTED: u128 = 4;
-/// Shortest mean slice. Every slice begins and ends between two switches of tasks, and what ran across its edges is cut.
+/// Shortest mean slice. Every slice begins and ends between two context switches, and what runs across its
+/// edges is cut.
 const SLICE_MIN: Duration = Duration::from_millis(10);
-/// Most of a CPU's time that changing groups may take: 1 in so many.
+/// Maximum share of a CPU's time for changing groups: 1 in this many.
 const COST_SHARE: u32 = 500;
-/// What a change of groups costs the CPU on which it happens: two interrupts from the CPU that asks, and about ten
-/// counters programmed. An estimate, on the high side.
+/// Cost of a change of groups on the CPU where it happens: two interrupts from the requesting CPU, and about
+/// ten counters programmed. An estimate, on the high side.
 const CHANGE: Duration = Duration::from_micros(20);
-/// The same in a guest, where the hypervisor is asked for every register.
+/// Cost of the same in a guest, where every register access goes to the hypervisor.
 const CHANGE_IN_GUEST: Duration = Duration::from_micros(100);
-/// What a change costs the thread that asks for it, for each CPU: two system calls that wait for the other CPU.
+/// Cost of a change for the thread that requests it, per CPU: two system calls that wait for the other CPU.
 const ASKING: Duration = Duration::from_micros(10);
-/// The CPUs change one after the other: all have within 1 in so many of a slice.
+/// Share of a slice within which all CPUs change, one after the other: 1 in this many.
 const SWEEP_SHARE: u32 = 20;
 
-/// How long a group stays active on average, on a machine with so many CPUs.
+/// Returns the average length of a slice on a machine with this many CPUs.
 ///
-/// Long enough that changing takes at most 0.2 % of every CPU's time, and that the CPUs, which change one after the
-/// other, are on the same group for most of it.
+/// A slice is long enough that changes take at most 0.2 % of every CPU's time. The CPUs change one after the
+/// other, and are on the same group for most of the slice.
 pub fn slice(cpus: usize, host: Host) -> Duration {
     let change = match host {
         Host::Bare => CHANGE,
@@ -254,10 +259,10 @@ pub fn slice(cpus: usize, host: Host) -> Duration {
     SLICE_MIN.max(change * COST_SHARE).max(sweep.saturating_mul(SWEEP_SHARE))
 }
 
-/// What pmbpf runs on.
+/// Kind of host on which pmbpf runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Host {
-    /// The machine itself.
+    /// A physical machine.
     Bare,
     /// A virtual machine.
     Guest,

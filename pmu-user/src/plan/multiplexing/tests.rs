@@ -1,4 +1,4 @@
-//! The order of the groups, and how long one is active.
+//! Tests of the order of the groups, and of the time for which one is active.
 
 use std::time::Duration;
 

@@ -26,13 +26,13 @@ use crate::{
     },
 };
 
-/// Where cores differ, the upper half of a kernel event's number names the PMU.
+/// Mask of a kernel event's number: where cores differ, the upper half names the PMU.
 const LOWER_HALF: u64 = u32::MAX as u64;
 
 /// An event that triggers samples.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sampling {
-    /// What results call it.
+    /// Name in results.
     pub event: String,
     /// `perf_event_attr.type`.
     pub kind: u32,
@@ -41,52 +41,52 @@ pub struct Sampling {
     /// `config1` to `config3`.
     #[serde(default, skip_serializing_if = "is_default")]
     pub more_config: [u64; 3],
-    /// What one count is.
+    /// Unit of one count.
     pub counts: Counts,
-    /// What it measures, if that is known.
+    /// Quantity that it measures, if that is known.
     #[serde(default, skip_serializing_if = "is_default")]
     pub quantity: Option<Quantity>,
     /// Counts from one sample to the next. Fixed: never adjusted while running.
     pub period: u64,
-    /// What was asked for, if it was a frequency in Hz.
+    /// Frequency that was requested, in Hz, if one was.
     pub frequency: Option<u32>,
-    /// Where it counts, in perf's letters: `u`, `k`, `h`, `G`, `H`, `I`; everywhere if empty.
+    /// Modes in which it counts, in perf's letters: `u`, `k`, `h`, `G`, `H`, `I`; all if empty.
     #[serde(default, skip_serializing_if = "is_default")]
     pub modes: String,
-    /// How exactly its samples should hit the instruction that caused them.
+    /// Requested precision with which samples hit the instruction that caused them.
     #[serde(default, skip_serializing_if = "is_default")]
     pub precise: Precise,
-    /// How exactly they do; not known before it is open.
+    /// Precision in effect; not known before the event is open.
     #[serde(default, skip_serializing_if = "is_default")]
     pub precision: Option<Precision>,
-    /// CPUs whose cores have it; all of the plan's if empty.
+    /// CPUs with cores that have it; all of the plan's if empty.
     #[serde(default, skip_serializing_if = "is_default")]
     pub cpus: Vec<Cpu>,
     /// Event of the list that leads its group: both are on counters, or neither.
     #[serde(default, skip_serializing_if = "is_default")]
     pub leader: Option<u32>,
-    /// May it be left out if the kernel refuses it?
+    /// Whether it may be left out if the kernel refuses it.
     #[serde(default, skip_serializing_if = "is_default")]
     pub need: Need,
 }
 
-/// How exactly samples hit.
+/// Precision of samples in effect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Precision {
     /// `perf_event_attr.precise_ip` in effect.
     pub level: u8,
-    /// Why it is no higher, if it was to be.
+    /// Reason why it is not higher, if a higher one was requested.
     pub why: Option<String>,
 }
 
-/// What becomes of a run without the event.
+/// Effect of a refused event on the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Need {
-    /// There is none.
+    /// The run fails.
     #[default]
     Required,
-    /// It goes on, and says what is lost.
+    /// The run continues, and reports what is lost.
     Optional,
 }
 
@@ -95,38 +95,40 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 }
 
 impl Sampling {
-    /// Length of a period in ns, if the event is a clock.
+    /// Returns the length of a period in ns, if the event is a clock.
     pub fn period_ns(&self) -> Option<u64> {
         (self.counts == Counts::WallNs).then_some(self.period)
     }
 
-    /// Does hardware count it? Then its samples may land late, it may have to be multiplexed, and it may come as an NMI.
+    /// Returns whether hardware counts it. Its samples may then be late, it may have to be multiplexed, and
+    /// it may interrupt by NMI.
     pub const fn is_hardware(&self) -> bool {
         !matches!(self.kind, SOFTWARE | TRACEPOINT)
     }
 
-    /// Is it a tracepoint? Then its program runs at every hit and counts the period itself.
+    /// Returns whether it is a tracepoint. Its program then runs at every hit and counts the period itself.
     pub const fn is_tracepoint(&self) -> bool {
         self.kind == TRACEPOINT
     }
 
-    /// Hits of a sample of a tracepoint; 0 of another event.
+    /// Returns the hits per sample of a tracepoint; 0 for another event.
     pub fn hits_period(&self) -> u64 {
         if self.is_tracepoint() { self.period } else { 0 }
     }
 
-    /// Is it the tracepoint of a system call? Then its caller is in user mode.
+    /// Returns whether it is the tracepoint of a system call. Its caller is then in user mode.
     pub fn is_of_system_call(&self) -> bool {
         self.is_tracepoint() && self.event.starts_with("syscalls:")
     }
 
-    /// Is it opened on `cpu`?
+    /// Returns whether it is opened on `cpu`.
     pub fn is_on(&self, cpu: Cpu) -> bool {
         self.cpus.is_empty() || self.cpus.contains(&cpu)
     }
 
-    /// The counter of a core PMU that the event takes away from counting. Which one, the kernel decides: it moves events to
-    /// where all of them fit, so this one may as well leave its fixed counter to another of its kind.
+    /// Returns the counter of a core PMU that the event takes away from counting. The kernel decides which
+    /// one: it moves events so that all of them fit. This event may leave its fixed counter to another of its
+    /// kind.
     pub(in crate::plan) fn hold_on(&self, pmu: &Entry) -> Option<Hold> {
         let is_its = match self.kind {
             HARDWARE | CACHE => [0, u64::from(pmu.kind)].contains(&(self.config >> u32::BITS)),
@@ -140,21 +142,21 @@ impl Sampling {
         })
     }
 
-    /// Most counts a second on one CPU, roughly; `None` where each count takes the kernel longer than a sample: what the
-    /// kernel itself does cannot overrun it.
+    /// Returns the approximate maximum of counts per second on one CPU. Returns `None` where each count takes
+    /// the kernel longer than a sample: what the kernel itself does cannot overrun it.
     pub(super) fn per_second_max(&self, cycles_per_second: u64) -> Option<u64> {
         match (self.counts, self.quantity) {
             (Counts::WallNs, _) => Some(1_000_000_000),
             _ if !self.is_hardware() => None,
             (_, Some(quantity)) => Some((cycles_per_second as f64 * quantity.facts().per_cycle_max) as u64),
-            // A code that nobody knows: one in each cycle.
+            // An unknown code: one in each cycle.
             _ => Some(cycles_per_second),
         }
     }
 }
 
-/// Resolves with what the machine's list of PMUs tells; all of sysfs, and the CPU models' `tables`, are read only if that
-/// is not enough.
+/// Resolves with the machine's list of PMUs. All of sysfs, and the CPU models' `tables`, are read only if
+/// that is not enough.
 pub(in crate::plan) fn resolved(
     list: &List,
     machine: &Machine,
@@ -172,7 +174,7 @@ pub(in crate::plan) fn resolved(
         dies: Vec::new(),
     };
     let few = Catalog { pmus: cores.iter().map(|pmu| entry(pmu)).collect(), ..Catalog::default() };
-    // Where cores differ, sysfs says which CPUs have which.
+    // Where cores differ, sysfs has the CPUs of each PMU.
     let first = resolve(list, &few);
     if first.is_ok() && cores.len() <= 1 {
         return first;
@@ -183,7 +185,7 @@ pub(in crate::plan) fn resolved(
     }
 }
 
-/// An event on one PMU, of `places` that count it. Its period is 0 if it did not say one.
+/// Returns an event on one PMU, of `places` that count it. Its period is 0 if the event gives none.
 pub(in crate::plan) fn of_instance(
     event: &Selected,
     at: &Instance,
@@ -228,13 +230,13 @@ pub(in crate::plan) fn of_instance(
     })
 }
 
-/// Do modifiers leave hits of a tracepoint, and ask for nothing that it cannot have?
+/// Returns whether modifiers leave hits of a tracepoint, and request nothing that it cannot have.
 fn is_hit_in(modifiers: Modifiers) -> bool {
     let Modifiers { user, kernel, hypervisor, guest, not_idle, precise, .. } = modifiers;
     (kernel || !user && !hypervisor) && !guest && !not_idle && precise == Precise::default()
 }
 
-/// What an event is called without its PMU and its modifiers: `cpu/instructions/u` is `instructions`.
+/// Returns the name of an event without its PMU and its modifiers: `cpu/instructions/u` is `instructions`.
 fn bare(name: &str) -> &str {
     let mut parts = name.split('/');
     match (parts.next(), parts.next()) {

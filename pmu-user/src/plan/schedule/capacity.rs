@@ -1,6 +1,7 @@
-//! What a core's PMU offers to us: its counters, less what others hold.
+//! Capacity of a core's PMU for a run: its counters, less those that others hold.
 //!
-//! What other programs count cannot be known before something is opened; what the kernel itself counts is said by files.
+//! Counters of other programs cannot be known before something is opened. Counters that the kernel itself
+//! uses are shown by files.
 
 use std::{fmt, path::Path};
 
@@ -19,58 +20,58 @@ use crate::machine::{
     },
 };
 
-/// x86's fixed counter of cycles.
+/// Number of the fixed counter of cycles on x86.
 const X86_CYCLES: u8 = 1;
 
-/// Counters of one core PMU, and who holds some of them.
+/// Counters of one core PMU, and the holders of some of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capacity {
     /// General counters that exist: bit n stands for counter n.
     pub general: u32,
     /// Fixed counters that exist, as the kernel numbers them.
     pub fixed: u64,
-    /// Top-Down's shares.
+    /// Whether Top-Down's shares are offered.
     pub shares: Shares,
-    /// What others hold.
+    /// Counters that others hold.
     pub holds: Vec<Hold>,
-    /// How the number of counters is known.
+    /// Source of the number of counters.
     pub source: CountersSource,
 }
 
-/// Does the PMU count Top-Down's shares by itself (x86: `slots` and `topdown-*`, PERF_METRICS)?
+/// Whether the PMU itself counts Top-Down's shares (x86: `slots` and `topdown-*`, PERF_METRICS).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shares {
-    /// It does.
+    /// The PMU counts them.
     Offered,
-    /// It does not, or the hypervisor hides it.
+    /// The PMU does not count them, or the hypervisor hides them.
     Missing,
 }
 
-/// A counter that somebody else uses.
+/// Counter that another user holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hold {
-    /// Who.
+    /// Name of the holder.
     pub by: String,
-    /// Which one.
+    /// Counter that is held.
     pub counter: Held,
-    /// What frees it.
+    /// Hint on what frees it.
     pub hint: String,
 }
 
-/// Which counter is held.
+/// Kind of a held counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Held {
     /// This fixed counter.
     Fixed(u8),
     /// This general counter.
     General(u8),
-    /// Any one general counter: the kernel moves it out of the way of what can use only few.
+    /// Any one general counter: the kernel moves it out of the way of events that can use only few.
     AnyGeneral,
 }
 
 impl Capacity {
-    /// What a core PMU of the machine below `root` offers. Asks the processor if that is this machine; opens nothing and
-    /// writes nothing. Needs no privilege.
+    /// Returns what a core PMU of the machine below `root` offers. Queries the processor if that is this
+    /// machine. Opens and writes nothing, and needs no privilege.
     pub fn read(pmu: &Entry, processor: &Processor, root: &Path) -> Self {
         let cpus = match &pmu.place {
             PmuCpus::Cores(cpus) => cpus.as_slice(),
@@ -99,7 +100,7 @@ impl Capacity {
         capacity
     }
 
-    /// What a core PMU of `machine`, whose files are below `root`, offers, and has turned out to have.
+    /// Returns what a core PMU of `machine`, with its files below `root`, offers and was found to have.
     pub fn of(pmu: &Entry, machine: &Machine, root: &Path) -> Self {
         let mut capacity = Self::read(pmu, &machine.cpu, root);
         machine.probed(&pmu.name).iter().for_each(|probed| capacity.take_in(probed));
@@ -117,7 +118,7 @@ impl Capacity {
         }
     }
 
-    /// Is the fixed counter there, and free?
+    /// Returns whether the fixed counter exists and is free.
     pub fn has_fixed(&self, index: u8) -> bool {
         self.exists(index) && self.fixed_holder(index).is_none()
     }
@@ -126,12 +127,13 @@ impl Capacity {
         self.fixed.checked_shr(index.into()).is_some_and(|fixed| fixed & 1 == 1)
     }
 
-    /// Who holds the fixed counter.
+    /// Returns the holder of the fixed counter.
     pub(super) fn fixed_holder(&self, index: u8) -> Option<&str> {
         self.holds.iter().find(|hold| hold.counter == Held::Fixed(index)).map(|hold| hold.by.as_str())
     }
 
-    /// General counters that nobody holds for good. Of them, one for each hold on any counter is not free either.
+    /// Returns the general counters that are not held permanently. Of them, one is not free for each hold on
+    /// any counter.
     pub fn general_left(&self) -> u32 {
         self.holds.iter().fold(self.general, |left, hold| match hold.counter {
             Held::General(index) => left & !1_u32.checked_shl(index.into()).unwrap_or(0),
@@ -139,13 +141,13 @@ impl Capacity {
         })
     }
 
-    /// Counters that each event of others may be on which can be moved.
+    /// Returns the counters that may hold each movable event of others.
     pub(super) fn roaming(&self) -> impl Iterator<Item = u32> {
         let left = self.general_left();
         self.holds.iter().filter(|hold| hold.counter == Held::AnyGeneral).map(move |_| left)
     }
 
-    /// Those of the general counters in `mask` that an event can have, beside what others hold.
+    /// Returns the general counters in `mask` that an event can use, next to what others hold.
     pub(super) fn usable(&self, mask: u32) -> Result<u32, Why> {
         if self.general & mask == 0 {
             return Err(Why::NoGeneral(mask));
@@ -168,7 +170,7 @@ impl Capacity {
     }
 }
 
-/// A line on what is there, then a line for each counter that is held.
+/// Line on the counters that exist, then a line for each counter that is held.
 impl fmt::Display for Capacity {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = self.general.count_ones();
@@ -214,7 +216,7 @@ mod tests {
     use super::{Capacity, Held, Shares};
     use crate::machine::{Machine, pmu::catalog::Catalog, testing::Tree};
 
-    /// The core PMU of a captured machine.
+    /// Returns the capacity of a captured machine's core PMU.
     fn captured(name: &str) -> Capacity {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/machines").join(name);
         read(&root)

@@ -1,8 +1,9 @@
-//! Drill-down: the upper levels of the tree are always measured, what is below only where it was flagged.
+//! Drill-down: the upper levels of the tree are always measured, lower levels only below flagged nodes.
 //!
-//! A branch stays for a few intervals after it was last flagged, since a workload near a threshold would otherwise have
-//! it measured every other time. Where more branches are open than groups of counters have time for in an interval, they take
-//! turns: so few slices would be left for each that none of them, nor the upper levels, would have a value.
+//! A branch stays for a few intervals after it was last flagged. Otherwise a workload near a threshold would
+//! have it measured every other time. Where more branches are open than groups of counters have time for in
+//! an interval, they are multiplexed. Otherwise so few slices would be left for each that none of them, nor
+//! the upper levels, would have a value.
 
 use std::{
     cmp::Reverse,
@@ -12,13 +13,13 @@ use std::{
 /// A node of the tree of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// Its level, from 1.
+    /// Level of the node, from 1.
     pub level: u32,
-    /// The node above it, as an index. What has none is a root and always measured.
+    /// Index of the node above it. A node without one is a root and always measured.
     pub parent: Option<usize>,
 }
 
-/// How far to look.
+/// Depth of the drill-down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Depth {
     /// Levels that are always measured.
@@ -35,7 +36,7 @@ impl Default for Depth {
     }
 }
 
-/// Which nodes to measure next.
+/// Selection of the nodes to measure next.
 #[derive(Clone, Debug)]
 pub struct Drill {
     nodes: Vec<Node>,
@@ -48,32 +49,33 @@ pub struct Drill {
     left_out: BTreeSet<usize>,
 }
 
-/// What nodes take, and how many groups have time for it.
+/// Groups that nodes take, and the number of groups that have time.
 #[derive(Clone, Copy, Debug)]
 pub struct Room<'a> {
-    /// By node: the groups that its events are in.
+    /// Groups of its events, by node.
     pub groups: &'a [Vec<u32>],
-    /// Groups that have turns in any case.
+    /// Groups that have slices in any case.
     pub always: &'a BTreeSet<u32>,
-    /// Groups that an interval has time for.
+    /// Number of groups for which an interval has time.
     pub most: usize,
 }
 
 impl Drill {
-    /// Nothing has been flagged yet.
+    /// Returns a selection in which nothing has been flagged yet.
     pub fn new(nodes: Vec<Node>, depth: Depth) -> Self {
         let none = vec![0; nodes.len()];
         Self { open: none.clone(), waited: none, left_out: BTreeSet::new(), nodes, depth }
     }
 
-    /// Nodes to measure in the next interval, ascending. With a node come all its siblings and all that is above it, so
-    /// that children can be held against their parent.
+    /// Returns the nodes to measure in the next interval, ascending. A node comes with all its siblings and
+    /// all nodes above it, so that children can be compared with their parent.
     pub fn wanted(&self) -> Vec<usize> {
         (0..self.nodes.len()).filter(|&node| self.wants(node)).collect()
     }
 
-    /// Groups that have turns in the next interval: those of the upper levels, and of open branches as long as there is room. Of one
-    /// level those come first that have waited longest, then those with most above them (`values`, by node).
+    /// Returns the groups that have slices in the next interval: those of the upper levels, and of open
+    /// branches as long as there is room. Within a level, branches that have waited longest come first, then
+    /// those with the highest value above them (`values`, by node).
     pub fn groups(&mut self, room: Room<'_>, values: &[f64]) -> BTreeSet<u32> {
         let mut chosen = room.always.clone();
         let mut branches: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
@@ -105,8 +107,8 @@ impl Drill {
         chosen
     }
 
-    /// Takes in an interval: `flagged` exceeded their thresholds. A flag of a node that was not measured says nothing, and where there
-    /// was no room for a node nothing has changed.
+    /// Processes an interval in which `flagged` exceeded their thresholds. A flag of a node that was not
+    /// measured is ignored. A node without room keeps its state.
     pub fn after(&mut self, flagged: &[usize]) {
         let measured = self.wanted();
         for (node, open) in self.open.iter_mut().enumerate() {
@@ -123,7 +125,7 @@ impl Drill {
         if here.level > self.depth.most {
             return false;
         }
-        // As many steps as there are nodes end any walk, also one in a table with a circle.
+        // As many steps as there are nodes end any walk, even one in a table with a cycle.
         for _ in 0..self.nodes.len() {
             match here.parent {
                 _ if here.level <= self.depth.always => return true,
@@ -142,7 +144,7 @@ mod tests {
 
     use super::{Depth, Drill, Node, Room};
 
-    /// A root, two nodes at each level below, of which the first has the next level's.
+    /// Returns a tree with a root and two nodes at each level below, of which the first has the next level's.
     fn tree(keep: u32) -> Drill {
         let mut nodes = vec![Node { level: 1, parent: None }];
         for level in 2..=4_u32 {
@@ -209,7 +211,8 @@ mod tests {
         assert_eq!(drill.wanted(), [0, 1, 2]);
     }
 
-    /// A root and two nodes below it, both flagged, each with two below it; every node has a group of its own.
+    /// Returns a root and two nodes below it, both flagged, each with two below it. Every node has a separate
+    /// group.
     fn two_branches() -> (Drill, Vec<Vec<u32>>) {
         let levels =
             [(1, None), (2, Some(0)), (2, Some(0)), (3, Some(1)), (3, Some(1)), (3, Some(2)), (3, Some(2))];

@@ -1,21 +1,22 @@
-//! Does a group fit the counters? Events go to counters by augmenting paths, so a group fits exactly if any placement does.
+//! Fit of a group to the counters. Events are assigned to counters by augmenting paths, so a group fits
+//! exactly if any placement does.
 //!
 //! Events are numbered densely here: only those that need a general counter.
 
-/// Most general counters that a PMU can have.
+/// Maximum number of general counters of a PMU.
 const COUNTERS_MAX: usize = 32;
 
-/// What an event asks of a group.
+/// Requirements of an event in a group.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seat {
     /// General counters that can count it.
     pub(super) counters: u32,
-    /// Register with a value of its own.
+    /// Register that it needs with a certain value.
     pub(super) resource: Option<super::Resource>,
 }
 
 impl Seat {
-    /// How hard it is to find a counter: 32 if one alone will do, 1 if any of 32 will.
+    /// Returns the difficulty of finding a counter: 32 if only one is usable, 1 if any of 32 is.
     pub(super) const fn scarcity(&self) -> u32 {
         match self.counters.count_ones() {
             0 => COUNTERS_MAX as u32,
@@ -24,10 +25,10 @@ impl Seat {
     }
 }
 
-/// Events on general counters, each on its own.
+/// Events on general counters, each on a separate one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Group {
-    /// Which event a counter counts.
+    /// Event that each counter counts.
     holder: [u16; COUNTERS_MAX],
     /// Counters that count nothing yet.
     free: u32,
@@ -36,22 +37,23 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// An empty group on these counters.
+    /// Returns an empty group on these counters.
     pub(super) const fn new(counters: u32) -> Self {
         Self { holder: [0; COUNTERS_MAX], free: counters, taken: 0 }
     }
 
-    /// Counters left.
+    /// Returns the number of counters left.
     pub(super) const fn room(&self) -> u32 {
         self.free.count_ones()
     }
 
-    /// Its events, by counter.
+    /// Returns its events, by counter.
     pub(super) fn events(&self) -> impl Iterator<Item = u16> + '_ {
         bits(self.taken).map(|counter| self.holder[counter])
     }
 
-    /// The group with these events as well; those it has already cost nothing. `None` if they do not fit.
+    /// Returns the group with these events as well, or `None` if they do not fit. Events that it has already
+    /// cost nothing.
     pub(super) fn with(mut self, events: &[u16], seats: &[Seat]) -> Option<Self> {
         for &event in events {
             if self.events().any(|known| known == event) {
@@ -65,7 +67,7 @@ impl Group {
         Some(self)
     }
 
-    /// Adds events in order while they fit; returns those that went in and those that did not.
+    /// Adds events in order while they fit. Returns those that were added and those that were not.
     pub(super) fn filled(mut self, events: &[u16], seats: &[Seat]) -> (Vec<u16>, Vec<u16>) {
         events.iter().partition(|&&event| match self.with(&[event], seats) {
             Some(group) => {
@@ -76,7 +78,7 @@ impl Group {
         })
     }
 
-    /// Is there a register for the event's value, or one that holds it already?
+    /// Returns whether there is a register for the event's value, or one that holds it already.
     fn has_register(&self, event: u16, seats: &[Seat]) -> bool {
         let Some(asked) = seats[usize::from(event)].resource else { return true };
         let mut others: [Option<super::Resource>; COUNTERS_MAX] = [None; COUNTERS_MAX];
@@ -94,10 +96,10 @@ impl Group {
         different < asked.registers()
     }
 
-    /// Finds a counter, moving others if need be. `tried` keeps counters from being asked twice.
+    /// Finds a counter, moving other events if needed. `tried` keeps counters from being tried twice.
     fn place(&mut self, event: u16, seats: &[Seat], tried: &mut u32) -> bool {
         let usable = seats[usize::from(event)].counters;
-        // From the top: what can only use few counters can use the low ones, as a rule.
+        // From the top: events that can use only few counters can use the low ones, as a rule.
         if let Some(counter) = (usable & self.free).checked_ilog2() {
             self.free &= !(1 << counter);
             self.taken |= 1 << counter;
@@ -119,7 +121,7 @@ impl Group {
     }
 }
 
-/// Positions of the ones, ascending.
+/// Returns the positions of the ones, ascending.
 fn bits(mask: u32) -> impl Iterator<Item = usize> {
     let mut left = mask;
     std::iter::from_fn(move || {
@@ -134,12 +136,12 @@ fn bits(mask: u32) -> impl Iterator<Item = usize> {
 pub(super) struct Set(Vec<u64>);
 
 impl Set {
-    /// The empty set of events below `count`.
+    /// Returns the empty set of events below `count`.
     pub(super) fn new(count: usize) -> Self {
         Self(vec![0; count.div_ceil(64)])
     }
 
-    /// The set of these events, all below `count`.
+    /// Returns the set of these events, all below `count`.
     pub(super) fn of(events: &[u16], count: usize) -> Self {
         let mut set = Self::new(count);
         events.iter().for_each(|&event| set.insert(event));
@@ -156,7 +158,7 @@ impl Set {
         self.0[usize::from(event) / 64] &= !(1 << (event % 64));
     }
 
-    /// Is it one of them?
+    /// Returns whether the event is in the set.
     pub(super) fn contains(&self, event: u16) -> bool {
         self.0[usize::from(event) / 64] >> (event % 64) & 1 == 1
     }
@@ -166,7 +168,7 @@ impl Set {
         self.0.iter_mut().zip(&other.0).for_each(|(word, more)| *word |= more);
     }
 
-    /// Adds what is in both of these.
+    /// Adds the events that are in both of these.
     pub(super) fn add_common(&mut self, one: &Self, other: &Self) {
         let both = one.0.iter().zip(&other.0).map(|(one, other)| one & other);
         self.0.iter_mut().zip(both).for_each(|(word, both)| *word |= both);
@@ -177,17 +179,17 @@ impl Set {
         self.0.iter_mut().zip(&other.0).for_each(|(word, less)| *word &= !less);
     }
 
-    /// How many of `other` it lacks.
+    /// Returns the number of events of `other` that it lacks.
     pub(super) fn lacks(&self, other: &Self) -> u32 {
         self.0.iter().zip(&other.0).map(|(word, other)| (other & !word).count_ones()).sum()
     }
 
-    /// How many it has.
+    /// Returns the number of its events.
     pub(super) fn len(&self) -> u32 {
         self.0.iter().map(|word| word.count_ones()).sum()
     }
 
-    /// Its events, ascending.
+    /// Returns its events, ascending.
     pub(super) fn events(&self) -> Vec<u16> {
         let mut events = Vec::with_capacity(COUNTERS_MAX);
         for (index, word) in (0_u16..).zip(&self.0) {
@@ -200,7 +202,7 @@ impl Set {
         events
     }
 
-    /// Are all of `other` in it?
+    /// Returns whether all of `other` are in it.
     pub(super) fn holds(&self, other: &Self) -> bool {
         self.0.iter().zip(&other.0).all(|(word, other)| other & !word == 0)
     }

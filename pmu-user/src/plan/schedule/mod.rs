@@ -1,8 +1,9 @@
-//! Packs the events of wanted metrics into groups that fit a core's counters. Pure: it knows no table and no hardware.
+//! Packing of the events of wanted metrics into groups that fit a core's counters. Pure: it depends on no
+//! table and no hardware.
 //!
-//! Events with a counter of their own (fixed counters, `slots` and what rides on it) count all the time; the others take
-//! turns in groups. A metric whose events lie in one group is measured over one and the same time, so groups are made of
-//! metrics, not of events, as long as that costs no more than it must.
+//! Events with a separate counter (fixed counters, `slots` and the events read with it) count all the time.
+//! The others are multiplexed in groups. A metric with its events in one group is measured over one and the
+//! same time. So groups are made of metrics, not of events, as long as that costs no more than it must.
 
 pub mod capacity;
 pub mod drill;
@@ -28,11 +29,12 @@ use self::{
 /// An event to be scheduled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Need {
-    /// What results call it.
+    /// Name in results.
     pub name: String,
-    /// Where it can be counted.
+    /// Counters that can count it.
     pub counters: Counters,
-    /// A register beside the counter, for which events compete. Events of fixed counters need none.
+    /// Register needed in addition to the counter, for which events compete. Events of fixed counters need
+    /// none.
     pub resource: Option<Resource>,
 }
 
@@ -41,36 +43,37 @@ pub struct Need {
 pub enum Counters {
     /// A fixed counter; bits of `general` are general counters that can count the same.
     Fixed {
-        /// Which one, as the kernel numbers them (x86: 0 instructions, 1 cycles, 2 reference cycles; Arm: 31 cycles).
+        /// Number of the counter in the kernel (x86: 0 instructions, 1 cycles, 2 reference cycles; Arm: 31
+        /// cycles).
         index: u8,
         /// General counters that may take its place, 0 if none.
         general: u32,
     },
-    /// General counters: bit n stands for counter n. `u32::MAX` if any will do.
+    /// General counters: bit n stands for counter n. `u32::MAX` if any can be used.
     General(u32),
     /// The `slots` event that leads Top-Down's shares.
     Slots,
-    /// A `topdown-*` event: read with `slots`, from a register of their own.
+    /// A `topdown-*` event: read with `slots`, from a separate register.
     Share,
-    /// None: software events, time, tracepoints.
+    /// No counter: software events, time, tracepoints.
     Free,
 }
 
-/// A register that events need beside a counter. Events that want the same value share it.
+/// Register that events need in addition to a counter. Events that need the same value share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Resource {
-    /// What an offcore response event matches (x86: MSRs 0x1a6 and 0x1a7).
+    /// Match of an offcore response event (x86: MSRs 0x1a6 and 0x1a7).
     Offcore(u64),
-    /// Which front-end events are tagged (x86: MSR 0x3f7).
+    /// Selection of front-end events that are tagged (x86: MSR 0x3f7).
     FrontEnd(u64),
-    /// The least latency of a load that counts (x86: MSR 0x3f6).
+    /// Minimum latency of a load that counts (x86: MSR 0x3f6).
     LoadLatency(u64),
-    /// What an uncore PMU lets its counters see.
+    /// Filter of what an uncore PMU passes to its counters.
     Filter(u64),
 }
 
 impl Resource {
-    /// Different values that can be active at a time.
+    /// Returns the number of different values that can be active at a time.
     const fn registers(self) -> usize {
         match self {
             Self::Offcore(_) => 2,
@@ -83,42 +86,42 @@ impl Resource {
     }
 }
 
-/// A metric that is wanted, or an event that is wanted for itself.
+/// Requested metric, or an event that is requested itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WantedMetric {
-    /// Its name.
+    /// Name of the metric.
     pub name: String,
-    /// Its level in the tree, from 1. What is near the root is kept together first.
+    /// Level in the tree, from 1. Metrics near the root are kept together first.
     pub level: u32,
-    /// Its events, as indices into the needs.
+    /// Events of the metric, as indices into the needs.
     pub events: Vec<usize>,
 }
 
-/// What matters more when both cannot be had.
+/// Priority where whole metrics and few groups conflict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packing {
     /// A metric's events stay in one group while they fit one.
     Whole,
-    /// Few groups, so that each has its turn more often, although more metrics are put together from several.
+    /// Few groups, so that each has its slice more often, although more metrics are composed from several.
     Tight,
 }
 
-/// Which events count when.
+/// Assignment of events to groups.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Schedule {
     /// Events that count all the time, as indices into the needs, ascending.
     pub always: Vec<usize>,
-    /// Events that count together, ascending. What serves the lowest levels comes first.
+    /// Events that count together, ascending. Groups that serve the lowest levels come first.
     pub groups: Vec<Vec<usize>>,
-    /// Where the events of each wanted metric are, in the order of the metrics.
+    /// Location of the events of each wanted metric, in the order of the metrics.
     pub homes: Vec<Home>,
-    /// WantedMetric events that cannot be counted here, ascending.
+    /// Wanted events that cannot be counted here, ascending.
     pub impossible: Vec<(usize, Why)>,
 }
 
 impl Schedule {
-    /// The share of the time for which each wanted metric is measured, if every group has as many turns: the least of
-    /// its events'. `None` if it cannot be had.
+    /// Returns the share of the time for which each wanted metric is measured, if every group has as many
+    /// slices: the least of its events' shares. `None` if the metric is not available.
     pub fn coverage(&self, wanted: &[WantedMetric]) -> Vec<Option<f64>> {
         let share = |event: usize| {
             if self.always.binary_search(&event).is_ok() {
@@ -134,42 +137,42 @@ impl Schedule {
         wanted.iter().zip(&self.homes).map(coverage).collect()
     }
 
-    /// How many metrics are put together from several groups.
+    /// Returns the number of metrics that are composed from several groups.
     pub fn split(&self) -> usize {
         self.homes.iter().filter(|home| matches!(home, Home::Split(..))).count()
     }
 }
 
-/// Where the events of a metric are.
+/// Location of a metric's events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Home {
-    /// Among those that always count.
+    /// Among the events that always count.
     Always,
-    /// In this group, or among those that always count.
+    /// In this group, or among the events that always count.
     One(usize),
     /// In these groups.
     Split(Vec<usize>, Because),
-    /// These events cannot be counted. Nothing is scheduled for the metric's sake.
+    /// Events of it that cannot be counted. Nothing is scheduled for the metric.
     Nowhere(Vec<usize>),
 }
 
-/// Why a metric's events are in several groups.
+/// Reason why a metric's events are in several groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Because {
-    /// There are not enough counters for all of them.
+    /// One group does not have enough counters for all of them.
     TooMany,
-    /// They would fit one, but it takes fewer groups this way ([`Packing::Tight`]).
+    /// They would fit one group, but this way takes fewer groups ([`Packing::Tight`]).
     Fewer,
 }
 
-/// Why an event cannot be counted.
+/// Reason why an event cannot be counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// The PMU has no such fixed counter, and no general one can stand in.
+    /// The PMU has no such fixed counter, and no general one can replace it.
     NoFixed(u8),
     /// None of the general counters that could count it exists.
     NoGeneral(u32),
-    /// It is there, but others hold it.
+    /// A counter exists, but others hold it.
     Held(String),
     /// The PMU offers no `slots` and `topdown-*` events.
     NoShares,
@@ -212,7 +215,8 @@ pub fn schedule(needs: &[Need], wanted: &[WantedMetric], capacity: &Capacity, pa
     }
 }
 
-/// What is to be packed together: the metrics that fit one group, and what is left of those that do not.
+/// Returns the items to pack together: the metrics that fit one group, and the remaining events of those that
+/// do not.
 fn items(places: &Places, demands: &[Option<Demand>]) -> Vec<Item> {
     let demands = || demands.iter().flatten().filter(|demand| !demand.events.is_empty());
     let whole: Vec<&Demand> = demands().filter(|demand| demand.fits).collect();
@@ -241,7 +245,7 @@ fn items(places: &Places, demands: &[Option<Demand>]) -> Vec<Item> {
     items
 }
 
-/// Puts first what serves the lowest levels, then what is fullest.
+/// Sorts the groups that serve the lowest levels first, then the fullest.
 fn sort(groups: &mut [Set], demands: &[Option<Demand>]) {
     let level = |group: &Set| {
         let served = demands.iter().flatten().filter(|demand| !demand.events.is_empty());

@@ -1,49 +1,51 @@
-//! Packs items into as few groups as it finds: best fit, then taking some groups apart and packing them anew.
+//! Packing of items into as few groups as it finds: best fit, then taking some groups apart and packing them
+//! again.
 //!
-//! The search is bounded by rounds, not by time, and its chance is seeded: the same input gives the same groups.
+//! The search is bounded by rounds, not by time, and its random numbers are seeded: the same input gives the
+//! same groups.
 
 use std::cmp::Reverse;
 
 use super::fit::{Group, Seat, Set};
 
-/// How often groups are taken apart at most. On the trees of three generations of servers, 100 times as many found one
-/// group less in one of six cases.
+/// Maximum number of times that groups are taken apart. On the trees of three generations of servers, 100
+/// times as many found one group less in one of six cases.
 const ROUNDS_MAX: usize = 300;
 
-/// Events that belong into one group.
+/// Events that belong in one group.
 #[derive(Clone, Debug)]
 pub(super) struct Item {
-    /// Its events.
+    /// Events of the item.
     pub(super) events: Vec<u16>,
-    /// The same.
+    /// Events of the item, as a set.
     pub(super) set: Set,
-    /// Events that it had better be near to; its own if there are no others.
+    /// Events to which it should be near; its own if there are no others.
     near: Set,
-    /// How hard they are to place, added up.
+    /// Difficulty of placing its events, added up.
     scarcity: u32,
 }
 
 impl Item {
-    /// An item of events that fit an empty group.
+    /// Returns an item of events that fit an empty group.
     pub(super) fn new(events: Vec<u16>, seats: &[Seat]) -> Self {
         let set = Set::of(&events, seats.len());
         let scarcity = events.iter().map(|&event| seats[usize::from(event)].scarcity()).sum();
         Self { events, near: set.clone(), set, scarcity }
     }
 
-    /// One event of many that do not fit a group.
+    /// Returns an item of one event, of many that do not fit a group.
     pub(super) fn part(event: u16, of: &Set, seats: &[Seat]) -> Self {
         Self { near: of.clone(), ..Self::new(vec![event], seats) }
     }
 }
 
-/// What is packed, and into what.
+/// Items to pack, and the group that they start from.
 pub(super) struct Table<'a> {
-    /// What each event asks.
+    /// Requirements of each event.
     pub(super) seats: &'a [Seat],
-    /// What is to be packed.
+    /// Items that are packed.
     pub(super) items: &'a [Item],
-    /// A group before an event is in it.
+    /// Group before any event is added.
     pub(super) empty: Group,
 }
 
@@ -52,7 +54,7 @@ pub(super) struct Table<'a> {
 struct Bin {
     group: Group,
     set: Set,
-    /// Items that are at home here.
+    /// Items that were put here.
     items: Vec<usize>,
 }
 
@@ -64,7 +66,7 @@ pub(super) fn pack(table: &Table<'_>) -> Vec<Set> {
     order.into_iter().for_each(|item| table.insert(item, &mut bins));
     let mut chance = Chance(1);
     let mut merit = table.merit(&bins);
-    // Few groups have few ways to be taken apart.
+    // Few groups can be taken apart in few ways.
     for _ in 0..(bins.len() * bins.len()).min(ROUNDS_MAX) {
         if bins.len() < 2 {
             break;
@@ -82,7 +84,8 @@ pub(super) fn pack(table: &Table<'_>) -> Vec<Set> {
 }
 
 impl Table<'_> {
-    /// Puts an item where it adds the fewest events, the fullest group first; into a new group if none has room.
+    /// Puts an item where it adds the fewest events, the fullest group first. Opens a new group if none has
+    /// room.
     fn insert(&self, item: usize, bins: &mut Vec<Bin>) {
         let Item { set, near, .. } = &self.items[item];
         let place = |(index, bin): (usize, &Bin)| {
@@ -108,7 +111,8 @@ impl Table<'_> {
         true
     }
 
-    /// Less is better: few groups; among as many, some full and others nearly empty, since those may vanish next.
+    /// Returns the merit of a packing, of which less is better. Few groups come first. Among as many, some
+    /// should be full and others nearly empty, since those may vanish next.
     fn merit(&self, bins: &[Bin]) -> (usize, Reverse<u64>) {
         let square = |bin: &Bin| {
             let scarcity = |event: u16| u64::from(self.seats[usize::from(event)].scarcity());
@@ -118,7 +122,7 @@ impl Table<'_> {
     }
 }
 
-/// Removes two to four groups and returns the items that were in them: the hardest first, or nearly so.
+/// Removes two to four groups and returns their items: the hardest first, or nearly so.
 fn take_apart(table: &Table<'_>, bins: &mut Vec<Bin>, chance: &mut Chance) -> Vec<usize> {
     let count = (2 + chance.below(3) as usize).min(bins.len());
     let mut loose = Vec::new();
@@ -143,7 +147,7 @@ impl Chance {
         word ^ word >> 31
     }
 
-    /// A number below `end`.
+    /// Returns a number below `end`.
     fn below(&mut self, end: u32) -> u32 {
         (((self.next() >> 32) * u64::from(end)) >> 32) as u32
     }

@@ -1,4 +1,5 @@
-//! Which wanted events count all the time, which are multiplexed, and which cannot be counted.
+//! Assignment of wanted events: those that count all the time, those that are multiplexed, and those that
+//! cannot be counted.
 
 use std::cmp::Reverse;
 
@@ -8,52 +9,52 @@ use super::{
     fit::{Group, Seat, Set},
 };
 
-/// What becomes of an event.
+/// Assignment of an event.
 #[derive(Clone, Debug)]
 enum Assigned {
-    /// No metric that can be had wants it.
+    /// No available metric needs it.
     Unwanted,
-    /// It always counts.
+    /// The event always counts.
     Always,
-    /// It is multiplexed, under this number.
+    /// The event is multiplexed, under this number.
     Turns(u16),
-    /// It cannot be counted.
+    /// The event cannot be counted.
     Nowhere(Why),
 }
 
-/// What becomes of every event, and what groups of those that are multiplexed are made from.
+/// Assignment of every event, and the basis for groups of those that are multiplexed.
 pub(super) struct Places {
     places: Vec<Assigned>,
-    /// Events that ask for general counters, by number.
+    /// Events that need general counters, by number.
     numbered: Vec<usize>,
-    /// What each of them asks, then what other users of the PMU do.
+    /// Requirements of each of them, followed by those of other users of the PMU.
     pub(super) seats: Vec<Seat>,
-    /// A group before an event is in it: what is on general counters all the time stands there.
+    /// Group before an event is added: it holds what is on general counters all the time.
     pub(super) empty: Group,
 }
 
-/// What a metric asks of the groups.
+/// Demand of a metric on the groups.
 pub(super) struct Demand {
-    /// Its level.
+    /// Level of the metric.
     pub(super) level: u32,
-    /// Its events that are multiplexed, ascending.
+    /// Multiplexed events of the metric, ascending.
     pub(super) events: Vec<u16>,
-    /// The same.
+    /// Multiplexed events of the metric, as a set.
     pub(super) set: Set,
-    /// Do they fit one group?
+    /// Whether the events fit one group.
     pub(super) fits: bool,
 }
 
-/// What an event asks, seen by itself.
+/// Requirement of a single event.
 #[derive(Clone, Debug)]
 enum Asks {
-    /// Nothing that others could want.
+    /// Nothing for which others compete.
     Always,
     /// One of these general counters.
     General(u32),
-    /// One of these general counters, because its fixed counter is not to be had.
+    /// One of these general counters, because its fixed counter is not available.
     Instead(u32),
-    /// What is not there.
+    /// A counter that is not available.
     Nowhere(Why),
 }
 
@@ -79,7 +80,7 @@ impl Asks {
 }
 
 impl Places {
-    /// Finds a place for every event that a metric wants.
+    /// Finds a place for every event that a metric needs.
     pub(super) fn of(needs: &[Need], wanted: &[WantedMetric], capacity: &Capacity) -> Self {
         let asks: Vec<Asks> = needs.iter().map(|need| Asks::of(need.counters, capacity)).collect();
         let mut places = vec![Assigned::Unwanted; needs.len()];
@@ -123,7 +124,7 @@ impl Places {
         places
     }
 
-    /// Lets an event that lost its fixed counter have a general one all the time, if every other still finds one.
+    /// Gives an event that lost its fixed counter a general one all the time, if every other still finds one.
     fn stand_in(&mut self, number: u16) {
         let Some(with) = self.empty.with(&[number], &self.seats) else { return };
         let turning =
@@ -135,7 +136,7 @@ impl Places {
         }
     }
 
-    /// What a metric asks of the groups. `None` if it wants what cannot be counted.
+    /// Returns the demand of a metric on the groups; `None` if it needs an event that cannot be counted.
     pub(super) fn demand(&self, metric: &WantedMetric) -> Option<Demand> {
         let mut events = Vec::new();
         for &event in &metric.events {
@@ -155,25 +156,25 @@ impl Places {
         })
     }
 
-    /// Events of the metric that cannot be counted.
+    /// Returns the events of the metric that cannot be counted.
     pub(super) fn missing(&self, metric: &WantedMetric) -> Vec<usize> {
         let nowhere = |event: &usize| matches!(self.places[*event], Assigned::Nowhere(_));
         metric.events.iter().copied().filter(nowhere).collect()
     }
 
-    /// The events in a group, as indices into the needs.
+    /// Returns the events in a group, as indices into the needs.
     pub(super) fn needs_of(&self, group: &Set) -> Vec<usize> {
         let numbers = (0..self.numbered.len() as u16).filter(|&number| group.contains(number));
         numbers.map(|number| self.numbered[usize::from(number)]).collect()
     }
 
-    /// Events that always count.
+    /// Returns the events that always count.
     pub(super) fn always(&self) -> Vec<usize> {
         let places = self.places.iter().enumerate();
         places.filter(|(_, place)| matches!(place, Assigned::Always)).map(|(event, _)| event).collect()
     }
 
-    /// WantedMetric events that cannot be counted.
+    /// Returns the wanted events that cannot be counted.
     pub(super) fn impossible(&self) -> Vec<(usize, Why)> {
         let why = |(event, place): (usize, &Assigned)| match place {
             Assigned::Nowhere(why) => Some((event, why.clone())),

@@ -1,4 +1,4 @@
-//! Schedules against a search that knows nothing of how they are made.
+//! Tests of schedules against a search that is independent of how they are made.
 
 use std::collections::BTreeSet;
 
@@ -126,7 +126,7 @@ fn coverage_is_the_share_of_the_turns() {
     assert_eq!(found.coverage(&metrics), [Some(1.0), Some(1.0), Some(0.5), Some(0.5)]);
 }
 
-/// Any input that a table and a machine could make.
+/// Returns any input that a table and a machine could produce.
 fn input() -> impl Strategy<Value = (Vec<Need>, Vec<WantedMetric>, Capacity)> {
     let mask = prop_oneof![Just(0xf_u32), Just(u32::MAX), 0..256_u32];
     let counters = prop_oneof![
@@ -172,7 +172,8 @@ fn held(capacity: &Capacity, counter: Held) -> bool {
     capacity.holds.iter().any(|hold| hold.counter == counter)
 }
 
-/// Can these events count at the same time, beside what always counts and what others have? Tries every placement.
+/// Returns whether these events can count at the same time, next to those that always count and those of
+/// others. Tries every placement.
 fn fit(events: &[usize], found: &Schedule, needs: &[Need], capacity: &Capacity) -> bool {
     let free: u32 = (0..32)
         .filter(|&bit| capacity.general >> bit & 1 == 1 && !held(capacity, Held::General(bit)))

@@ -1,6 +1,6 @@
-//! Fewer groups at the price of metrics that are split: one group after the other gives its events to the rest.
+//! Reduction of groups at the price of split metrics: one group after the other gives its events to the rest.
 //!
-//! Where a group has no room, it gets some by dropping an event that another group has as well. In the end metrics are
+//! A group without room gets some by dropping an event that another group has as well. In the end metrics are
 //! made whole again where an exchange of events between groups splits less than it joins.
 
 use std::cmp::Reverse;
@@ -11,12 +11,13 @@ use super::{
     place::Demand,
 };
 
-/// Groups that are tried at each step, the most promising first.
+/// Number of groups that are tried at each step, the most promising first.
 const TRIED: usize = 4;
-/// How often all metrics are looked at in the end.
+/// Number of final passes over all metrics.
 const PASSES: usize = 2;
 
-/// Empties groups while the others can take what only they have. `metrics` are those that fit one group.
+/// Empties groups while the others can take the events that only they have. `metrics` are those that fit one
+/// group.
 pub(super) fn tighten(table: &Table<'_>, metrics: &[&Demand], groups: Vec<Set>) -> Vec<Set> {
     let mut with = vec![Vec::new(); table.seats.len()];
     for metric in metrics {
@@ -35,7 +36,7 @@ pub(super) fn tighten(table: &Table<'_>, metrics: &[&Demand], groups: Vec<Set>) 
     bins.into_iter().map(|bin| bin.set).collect()
 }
 
-/// A group and where its events are.
+/// A group with the placement of its events.
 #[derive(Clone)]
 struct Bin {
     set: Set,
@@ -49,13 +50,13 @@ struct Tight<'a> {
     with: Vec<Vec<&'a Demand>>,
 }
 
-/// What splitting a metric costs: twice as much a level nearer to the root.
+/// Returns the cost of splitting a metric: twice as much for each level nearer to the root.
 fn cost(metric: &Demand) -> u32 {
     1 << 8_u32.saturating_sub(metric.level)
 }
 
 impl Tight<'_> {
-    /// `None` if it does not fit.
+    /// Returns the group of a set; `None` if it does not fit.
     fn bin(&self, set: Set) -> Option<Bin> {
         let group = self.table.empty.with(&set.events(), self.table.seats)?;
         Some(Bin { set, group })
@@ -65,13 +66,13 @@ impl Tight<'_> {
         self.table.seats[usize::from(event)].scarcity()
     }
 
-    /// What it costs that metrics are in no group as a whole.
+    /// Returns the cost of the metrics that are in no group as a whole.
     fn broken(&self, bins: &[Bin]) -> u32 {
         let split = self.metrics.iter().filter(|metric| !bins.iter().any(|bin| bin.set.holds(&metric.set)));
         split.map(|metric| cost(metric)).sum()
     }
 
-    /// The same events in one group less, at the least cost among a few ways.
+    /// Returns the same events in one group less, at the least cost among a few ways.
     fn one_less(&self, bins: &[Bin]) -> Option<Vec<Bin>> {
         let copies = |event: u16| bins.iter().filter(|bin| bin.set.contains(event)).count();
         let only_here = |bin: &Bin| -> u32 {
@@ -89,7 +90,7 @@ impl Tight<'_> {
         ways.min_by_key(|(cost, index, _)| (*cost, *index)).map(|(.., rest)| rest)
     }
 
-    /// Puts every event that no group has into one: whole metrics first, then event by event.
+    /// Puts every event that no group has into one: whole metrics first, then single events.
     fn give_away(&self, emptied: &Set, bins: &mut [Bin]) -> bool {
         let mut lost: Vec<&&Demand> =
             self.metrics.iter().filter(|metric| emptied.holds(&metric.set)).collect();
@@ -109,7 +110,8 @@ impl Tight<'_> {
         self.place_all(emptied.events(), bins)
     }
 
-    /// Puts those of the events that no group has into one, the hardest first. False if one finds no room.
+    /// Puts each of the events that no group has into one, the hardest first. Returns false if one finds no
+    /// room.
     fn place_all(&self, mut events: Vec<u16>, bins: &mut [Bin]) -> bool {
         events.sort_by_key(|&event| Reverse(self.scarcity(event)));
         events
@@ -117,7 +119,7 @@ impl Tight<'_> {
             .all(|event| bins.iter().any(|bin| bin.set.contains(event)) || self.place(event, bins))
     }
 
-    /// Puts an event where it fits, near to those that are used with it, or else in the place of another.
+    /// Puts an event where it fits, near the events that are used with it, or else in place of another.
     fn place(&self, event: u16, bins: &mut [Bin]) -> bool {
         let near = |bin: &Bin| -> u32 {
             let with = self.with[usize::from(event)].iter();
@@ -136,7 +138,7 @@ impl Tight<'_> {
         self.place_instead(event, bins)
     }
 
-    /// Puts an event in the place of one that another group has as well, where that splits the least.
+    /// Puts an event in place of one that another group has as well, where that splits the least.
     fn place_instead(&self, event: u16, bins: &mut [Bin]) -> bool {
         let mut once = Set::new(self.table.seats.len());
         let mut again = once.clone();
@@ -162,17 +164,17 @@ impl Tight<'_> {
         true
     }
 
-    /// What it costs if the group no longer has the event.
+    /// Returns the cost if the group no longer has the event.
     fn loss(&self, event: u16, index: usize, bins: &[Bin]) -> u32 {
         let only_here = |metric: &&&Demand| {
-            // Most are not here: that is asked first.
+            // Most are not here, so that is checked first.
             let mut others = bins.iter().enumerate().filter(|(other, _)| *other != index);
             bins[index].set.holds(&metric.set) && !others.any(|(_, bin)| bin.set.holds(&metric.set))
         };
         self.with[usize::from(event)].iter().filter(only_here).map(|metric| cost(metric)).sum()
     }
 
-    /// Makes split metrics whole by exchanging events between groups. False if nothing was gained.
+    /// Makes split metrics whole by exchanging events between groups. Returns false if nothing was gained.
     fn join(&self, bins: &mut Vec<Bin>) -> bool {
         let mut order = self.metrics.to_vec();
         order.sort_by_key(|metric| metric.level);
@@ -196,7 +198,8 @@ impl Tight<'_> {
         least < before
     }
 
-    /// Gives a group all of a metric; what has to leave for it goes elsewhere. `None` if it finds no room there.
+    /// Gives a group all events of a metric, and moves those that have to leave. Returns `None` if one of
+    /// them finds no room.
     fn complete(&self, metric: &Demand, index: usize, bins: &[Bin]) -> Option<Vec<Bin>> {
         let mut bins = bins.to_vec();
         let mut others = bins[index].set.clone();

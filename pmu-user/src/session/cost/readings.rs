@@ -1,24 +1,25 @@
-//! What the programs cost in short spans, of which some are disturbed: the kernel takes a run's time by the clock, so that an interrupt in a
-//! run, or a hypervisor that gives the CPU to another guest meanwhile, looks like a cost of the program.
+//! Costs of the programs in short spans, some of which are disturbed. The kernel takes a run's time by the
+//! clock. An interrupt in a run, or a hypervisor that gives the CPU to another guest, therefore looks like a
+//! cost of the program.
 
 use std::{
     collections::BTreeMap,
     time::{Duration, Instant},
 };
 
-/// How long a span is in the first second; a read takes a few microseconds a program.
+/// Length of a span in the first second. A read takes a few microseconds per program.
 const SPAN: Duration = Duration::from_millis(31);
-/// For how long spans are as short.
+/// Time for which spans are this short.
 const SHORT: Duration = Duration::from_secs(1);
-/// Spans that are kept of a program; then every two that follow one another become one.
+/// Spans that are kept per program. Beyond that, every two successive spans become one.
 const SPANS_MAX: usize = 512;
-/// A span is disturbed if its mean run is this many times as long as that of the median run.
+/// Factor by which the mean run of a disturbed span exceeds that of the median run, at least.
 const DISTURBED: f64 = 1.5;
 
 /// Runs of a program and their time in ns, in one span.
 type Span = (u64, u64);
 
-/// What each program cost in each span.
+/// Cost of each program in each span.
 #[derive(Debug)]
 pub(in crate::session) struct Readings {
     begun: Instant,
@@ -33,18 +34,18 @@ struct Spans {
 }
 
 impl Readings {
-    /// The first span begins now.
+    /// Begins the first span now.
     pub(in crate::session) fn begin() -> Self {
         let begun = Instant::now();
         Self { begun, due: begun + SPAN, programs: BTreeMap::new() }
     }
 
-    /// When a span is to end between two drains.
+    /// Returns the time at which a span is to end between two drains.
     pub(in crate::session) fn due(&self) -> Option<Instant> {
         (self.due <= self.begun + SHORT).then_some(self.due)
     }
 
-    /// Ends a span: what every program has cost so far, by name, runs and ns.
+    /// Ends a span. `costs` has the cost of every program so far: name, runs and ns.
     pub(in crate::session) fn add(&mut self, costs: &[(String, u64, u64)]) {
         self.due = Instant::now() + SPAN;
         for (name, runs, nanoseconds) in costs {
@@ -56,7 +57,7 @@ impl Readings {
         }
     }
 
-    /// Runs of a program in spans that nothing disturbed, and their time in ns; `None` if it did not run.
+    /// Returns the runs of a program in undisturbed spans, and their time in ns; `None` if it did not run.
     pub(in crate::session) fn undisturbed(&self, name: &str) -> Option<Span> {
         undisturbed(&self.programs.get(name)?.each)
     }
@@ -79,7 +80,7 @@ fn sum(spans: &[Span]) -> Span {
     spans.iter().fold((0, 0), |sum, span| (sum.0 + span.0, sum.1 + span.1))
 }
 
-/// The sum of spans that are not disturbed.
+/// Returns the sum of the undisturbed spans.
 fn undisturbed(spans: &[Span]) -> Option<Span> {
     let mean = |span: &Span| span.1 as f64 / span.0 as f64;
     let mut sorted = spans.to_vec();

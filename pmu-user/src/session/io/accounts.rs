@@ -1,5 +1,6 @@
-//! What the kernel accounts to the targets as read, to hold against the requests that the programs saw of them. Kept by a thread of
-//! its own: it takes a right that the one which drains has given up, and may wait for a target that is being replaced.
+//! Bytes that the kernel accounts to the targets as read, to be compared with the requests of theirs that the
+//! programs saw. A separate thread keeps them: it needs a privilege that the draining thread has dropped, and
+//! may wait for a target that is being replaced.
 
 use std::{
     path::Path,
@@ -21,10 +22,10 @@ use crate::{
     },
 };
 
-/// How long the thread is waited for: without it nothing is held against what was seen.
+/// Time to wait for the thread. Without it nothing is compared with what was seen.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// The targets' accounts, from when counting started.
+/// Accounts of the targets, from the start of counting.
 pub(super) struct Accounts {
     over: Sender<SeenOwners>,
     unseen: Receiver<u64>,
@@ -34,7 +35,8 @@ pub(super) struct Accounts {
 }
 
 impl Accounts {
-    /// Has them read before anything is counted; none where there is no target, or they cannot be read.
+    /// Reads the accounts before anything is counted. Returns `None` if there is no target, or they cannot be
+    /// read.
     pub(super) fn begin(plan: &IoPlan, machine: &Machine, root: &Path, command: Option<u32>) -> Option<Self> {
         let targets = match &plan.target {
             Target::System => return None,
@@ -53,7 +55,7 @@ impl Accounts {
             let _ = begun_to.send(());
             let Ok(seen) = seen_from.recv() else { return };
             targets.see_owners(&seen);
-            // What was read from somewhere else, as over a network, makes no requests.
+            // Reads from elsewhere, as over a network, make no requests.
             let most = bytes_read_at_most(&root).saturating_sub(before);
             let _ = unseen_to.send(targets.unseen().filter(|bytes| *bytes <= most).count() as u64);
         };
@@ -62,7 +64,7 @@ impl Accounts {
         Some(Self { over, unseen, seen: SeenOwners::default(), targets })
     }
 
-    /// Notes whose requests were seen.
+    /// Records the owners of requests that were seen.
     pub(super) fn see(&mut self, traffic: &Traffic) {
         for row in traffic.block.iter().chain(&traffic.retired.block) {
             let Some(id) = id_of(row) else { continue };
@@ -74,15 +76,16 @@ impl Accounts {
         }
     }
 
-    /// How many targets read from block devices while no request of theirs was seen.
+    /// Returns the number of targets that read from block devices while no request of theirs was seen.
     pub(super) fn unseen(self) -> u64 {
-        // One of that the thread has nothing more to do; it goes with this process, if it hangs.
+        // An error means that the thread has nothing more to do. If the thread hangs, it ends with this
+        // process.
         let _ = self.over.send(self.seen);
         self.unseen.recv_timeout(PATIENCE).unwrap_or(0)
     }
 }
 
-/// Whose requests they are, if that is a target or somebody below.
+/// Returns the id of the process or cgroup that owns the requests, if one does.
 fn id_of(row: &BlockRow) -> Option<u64> {
     match row.whose {
         Whose::Process { pid, .. } => Some(u64::from(pid)),

@@ -1,20 +1,20 @@
-//! CPU pinning: the thread works on the CPU where counters are. The kernel reads and changes them there, and would interrupt, or wake,
-//! that CPU for each of them.
+//! CPU pinning: the thread works on the CPU of the counters. The kernel reads and changes counters there, and
+//! would otherwise interrupt, or wake, that CPU for each of them.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
 use crate::machine::cpu::{Cpu, set_affinity};
 
-/// Fewer calls than this are not worth the move.
+/// Number of calls below which the move is not worth it.
 const CALLS_MIN: usize = 8;
 
-/// Is this thread on `cpu` now?
+/// Returns whether this thread is on `cpu` now.
 pub(super) fn is_at(cpu: Cpu) -> bool {
     sched_getcpu() == cpu.0 as usize
 }
 
-/// A thread that goes where the counters are, and is back where it was allowed to be when this is dropped. Where it may
-/// not go, it works from afar.
+/// Thread that moves to the CPU of the counters. On drop, it is back on the CPUs that it was allowed before.
+/// If it may not move, it works from its present CPU.
 pub(super) struct Pinning {
     home: Option<CpuSet>,
     at: Option<Cpu>,
@@ -25,12 +25,12 @@ impl Pinning {
         Self { home: sched_getaffinity(None).ok(), at: None }
     }
 
-    /// Goes to `cpu`, where so many calls are to be made.
+    /// Moves to `cpu`, if this many calls are worth it.
     pub(super) fn go(&mut self, cpu: Cpu, calls: usize) {
         if self.home.is_none() || calls < CALLS_MIN || self.at == Some(cpu) {
             return;
         }
-        // Where it may not go, it stays where it went before, and still has a way home.
+        // If it may not move there, it stays on the previous CPU, and can still return.
         if set_affinity(&[cpu]).is_ok() {
             self.at = Some(cpu);
         }
@@ -58,7 +58,7 @@ mod tests {
         {
             let mut pinning = Pinning::begin();
             pinning.go(Cpu(0), 100);
-            // A CPU that nobody has changes nothing.
+            // A CPU that does not exist changes nothing.
             pinning.go(Cpu(1_000_000), 100);
         }
         assert_eq!(sched_getaffinity(None).unwrap(), home);

@@ -1,4 +1,4 @@
-//! resctrl's groups during a run: what was counted for each, and whose threads are in it.
+//! resctrl's groups during a run: the count of each, and the owners of its threads.
 
 mod attribution;
 #[cfg(test)]
@@ -31,7 +31,7 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// What the default group is.
+/// Description of the default group.
 const REST: &str =
     "it counts for whatever is in no group of its own (a `mkdir` in its `mon_groups` makes one)";
 
@@ -48,7 +48,8 @@ pub(crate) struct Monitored {
 }
 
 impl Monitored {
-    /// The groups that `plan` names, if there are any. Nothing is opened: every drain reads them anew.
+    /// Returns the groups that `plan` names, if there are any. Nothing is opened: every drain reads them
+    /// again.
     pub(crate) fn new(plan: &IoPlan, layout: &Layout, root: &Path, command: Option<u32>) -> Option<Self> {
         Some(Self {
             monitoring: plan.monitoring.clone()?,
@@ -61,15 +62,15 @@ impl Monitored {
         })
     }
 
-    /// All groups at `at_ns`.
+    /// Returns all groups at `at_ns`.
     pub(crate) fn drain(&self, at_ns: u64) -> Groups {
         let groups = self.monitoring.groups(&self.root);
         let is_gone = |thread: u32| !self.root.join(format!("proc/{thread}")).exists();
-        // Without groups that somebody made, nothing tells owners apart.
+        // Without groups that a user made, owners cannot be distinguished.
         let nothing = groups.len() < 2 && self.target == Target::System;
         let mut threads = if nothing { Threads::default() } else { self.threads() };
         let held = self.held(&groups);
-        // Threads that began meanwhile.
+        // Threads that began during the read.
         if held.iter().any(|held| threads.lacks(&held.threads)) {
             threads.add(self.threads());
         }
@@ -79,7 +80,7 @@ impl Monitored {
         Groups { at_ns, rows, untold: told.untold }
     }
 
-    /// Who is in each group itself, without those in monitoring groups inside it.
+    /// Returns the threads in each group itself, without those in monitoring groups inside it.
     fn held(&self, groups: &[MonitoringGroup]) -> Vec<Held> {
         let mut held: Vec<Held> = groups.iter().map(|group| self.held_by(group)).collect();
         for (index, group) in groups.iter().enumerate() {
@@ -94,7 +95,7 @@ impl Monitored {
 
     fn held_by(&self, group: &MonitoringGroup) -> Held {
         if group.is_default() {
-            // All other threads: their list is long, and says nothing.
+            // All other threads: their list is long, and of no use.
             return Held { nobody: Some(REST.to_owned()), threads: BTreeSet::new() };
         }
         let Some(threads) = self.monitoring.threads(&self.root, group) else {
@@ -105,7 +106,7 @@ impl Monitored {
         Held { nobody: (!cpus.is_empty()).then(why), threads: threads.into_iter().collect() }
     }
 
-    /// Every thread that matters, and whose it is.
+    /// Returns every thread that matters, with its owner.
     fn threads(&self) -> Threads {
         let mut threads = Threads::default();
         match &self.target {
@@ -133,12 +134,12 @@ impl Monitored {
         threads
     }
 
-    /// A process's threads, and those of its children and theirs. A kernel without CONFIG_PROC_CHILDREN does not name these: a
-    /// group that they are in is then not the process's.
+    /// Adds a process's threads, and those of its children and theirs. A kernel without CONFIG_PROC_CHILDREN
+    /// does not list these. A group that contains them is then not the process's.
     fn put_process(&self, id: u32, threads: &mut Threads) {
         let (mut next, mut found, mut seen) = (vec![id], Vec::new(), Vec::new());
         while let Some(id) = next.pop() {
-            // A process id may be used again while we look.
+            // A process id may be used again during the search.
             if seen.contains(&id) {
                 continue;
             }

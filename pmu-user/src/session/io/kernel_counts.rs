@@ -1,4 +1,5 @@
-//! What the kernel itself counts of disks, interfaces and TCP: of the host, and of the network namespaces that targets have of their own.
+//! The kernel's own counts of disks, interfaces and TCP, of the host and of separate network namespaces of
+//! targets.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,20 +24,20 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// Network namespaces of targets that are read, beside the host's.
+/// Network namespaces of targets that are read, in addition to the host's.
 const NAMESPACES_MAX: usize = 16;
 
-/// Where the kernel tells.
+/// Files in which the kernel reports its counts.
 pub(super) struct KernelFiles {
     disks: Option<File>,
-    /// Which numbers are disks, and which partitions: they are counted in their disks.
+    /// Whether a device number is a partition. Partitions are counted in their disks.
     partitions: BTreeMap<DeviceNumber, bool>,
     networks: Vec<(Option<Owner>, NetworkFiles)>,
     root: PathBuf,
 }
 
 impl KernelFiles {
-    /// Opens what will be read at every tick.
+    /// Opens the files that are read at every tick.
     pub(super) fn open(plan: &IoPlan, machine: &Machine, root: &Path) -> Self {
         let own = NetworkFiles::own(root).ok().map(|files| (None, files));
         Self {
@@ -47,7 +48,7 @@ impl KernelFiles {
         }
     }
 
-    /// What the kernel counted so far. `at_ns`: now, since counting started.
+    /// Reads the kernel's counts so far. `at_ns` is the present time, since counting started.
     pub(super) fn read(&mut self, at_ns: u64) -> KernelCounts {
         let text = self.disks.as_ref().and_then(|file| reread(file).ok()).unwrap_or_default();
         let mut disks = Vec::new();
@@ -67,7 +68,7 @@ impl KernelFiles {
     }
 }
 
-/// Network namespaces that are not ours, each by the first target in it.
+/// Returns the network namespaces other than pmbpf's, each with the first target in it.
 fn of_targets(plan: &IoPlan, machine: &Machine, root: &Path) -> Vec<(Option<Owner>, NetworkFiles)> {
     let process = |pid: u32| Owner::Process {
         pid,
@@ -83,7 +84,7 @@ fn of_targets(plan: &IoPlan, machine: &Machine, root: &Path) -> Vec<(Option<Owne
     let targets: Vec<(Owner, u32)> = match &plan.target {
         Target::Processes(pids) => pids.iter().map(|&pid| (process(pid), pid)).collect(),
         Target::Cgroups(cgroups) => cgroups.iter().filter_map(of_cgroup).collect(),
-        // What is a command yet to be has our namespace.
+        // A process that is yet to become the command has pmbpf's namespace.
         Target::System | Target::Threads(_) | Target::Command(_) => Vec::new(),
     };
     let mut seen = BTreeSet::new();

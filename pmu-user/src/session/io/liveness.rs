@@ -20,11 +20,11 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// What is there at one moment; looked up when it is asked for.
+/// Owners and devices that exist at one moment. They are looked up on demand.
 pub(super) struct Liveness<'a> {
     layout: &'a Layout,
     root: &'a Path,
-    /// None if nobody has asked yet; empty if they cannot be listed.
+    /// `None` before the first lookup; empty if cgroups cannot be listed.
     cgroups: Option<BTreeSet<u64>>,
     devices: BTreeMap<DeviceNumber, bool>,
 }
@@ -34,8 +34,9 @@ impl<'a> Liveness<'a> {
         Self { layout, root, cgroups: None, devices: BTreeMap::new() }
     }
 
-    /// May this row go? That someone seems gone who is not, as a cgroup outside of our namespace does, costs him a new
-    /// row and nothing else. A process has a name that may be another one in a new row, so it stays as long as it lives.
+    /// Returns whether this row may be evicted. An owner may seem gone and not be, as a cgroup outside of
+    /// pmbpf's namespace. This costs it a new row and nothing else. A process may have another name in a new
+    /// row, so its row stays as long as it lives.
     pub(super) fn eviction(&mut self, holder: Holder) -> Eviction {
         let is_gone = match holder {
             Holder::Block(device, whose) => self.is_device_gone(device) || self.is_owner_gone(whose),
@@ -101,7 +102,7 @@ mod tests {
     const DISK: DeviceNumber = DeviceNumber { major: 8, minor: 0 };
     const GONE: DeviceNumber = DeviceNumber { major: 8, minor: 16 };
 
-    /// Of a process that began 50 s after the host.
+    /// Line of a process that began 50 s after the host.
     const STAT: &str = "70 (a) b) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 5000 0\n";
 
     fn tree() -> (Tree, Layout) {

@@ -1,4 +1,4 @@
-//! I/O of one run: opens what the plan says, starts it, drains it at every tick, and closes it by being dropped.
+//! I/O of one run: opens what the plan names, starts it, drains it at every tick, and closes it on drop.
 
 mod accounts;
 mod cpu_pinning;
@@ -44,45 +44,45 @@ use crate::{
     },
 };
 
-/// Everything that is open of I/O during a run.
+/// Everything that is open for I/O during a run.
 pub struct IoSession {
-    /// What is known before the first drain.
+    /// Facts that are known before the first drain.
     pub header: IoHeader,
-    /// What cannot be measured here, and why.
+    /// Parts that cannot be measured here, with the reason.
     pub missing: Vec<Absent>,
     machine: Arc<Machine>,
     rotations: Vec<Rotation>,
     /// Slices that ended since the last drain.
     slices: Vec<UncoreSlice>,
-    /// None where the kernel refused the programs: then the header says why.
+    /// `None` if the kernel refused the programs: then the header has the reason.
     counted: Option<Counted>,
-    /// None where resctrl tells nothing.
+    /// `None` if resctrl reports nothing.
     monitored: Option<Monitored>,
-    /// None where no target is, or no programs are.
+    /// `None` if there is no target, or there are no programs.
     accounts: Option<Accounts>,
     kernel: KernelFiles,
-    /// What they said before anything was counted, until the first drain.
+    /// The kernel's counts before anything was counted, until the first drain.
     before: Option<KernelCounts>,
     root: PathBuf,
     started: Instant,
     lost_readings: u64,
-    /// Cgroups that a name means and for which there was no room among the targets.
+    /// Cgroups that match a name and for which there was no room among the targets.
     lost_targets: u64,
     cost: Cost,
-    /// Has the kernel measure the programs, while it is open.
+    /// Descriptor that makes the kernel measure the programs, while it is open.
     statistics: Option<OwnedFd>,
     readings: Readings,
-    /// What the programs had cost when that was over.
+    /// Cost of the programs when that was over.
     measured: Option<Vec<ProgramRow>>,
 }
 
 impl IoSession {
-    /// Opens everything that `plan` names. Nothing counts yet. Uncore PMUs need CAP_PERFMON unless `kernel.perf_event_paranoid` is
-    /// below 1; what one of them does not have is in the header.
+    /// Opens everything that `plan` names. Nothing counts yet. Uncore PMUs need CAP_PERFMON unless
+    /// `kernel.perf_event_paranoid` is below 1. What one of them does not have is in the header.
     ///
     /// # Errors
     ///
-    /// The kernel refused what it would refuse everywhere; the error knows what would help.
+    /// The kernel refused what it would refuse everywhere. The error says what would help.
     pub(super) fn open(
         plan: IoPlan,
         machine: Arc<Machine>,
@@ -136,12 +136,12 @@ impl IoSession {
         })
     }
 
-    /// Reads what the kernel has counted until now.
+    /// Reads the kernel's counts up to now.
     pub(super) fn look(&mut self) {
         self.before = Some(self.kernel.read(0));
     }
 
-    /// Starts counting. `launched`: when this process began to get ready.
+    /// Starts counting. `launched`: the time at which this process began to get ready.
     pub(super) fn start(&mut self, started: &Started, launched: Instant) {
         self.cost.startup_ns = duration_ns(launched.elapsed());
         self.cost.map_bytes = self.counted.as_ref().map_or(0, Counted::map_bytes);
@@ -158,19 +158,19 @@ impl IoSession {
         self.lose_targets(u64::from(adopted.is_err()));
     }
 
-    /// Takes that so many cgroups that a name means, or may mean, are no targets.
+    /// Records that this many cgroups that match, or may match, a name are not targets.
     pub(super) const fn lose_targets(&mut self, count: u64) {
         self.lost_targets += count;
     }
 
-    /// Takes a target back that was gone before it was one.
+    /// Removes a target that was gone before it was one.
     pub(super) fn forget(&mut self, cgroup: CgroupId) {
         if let Some(counted) = &mut self.counted {
             counted.forget(cgroup);
         }
     }
 
-    /// What others have here and this host refused: a run without it looks complete.
+    /// Returns what other hosts have and this host refused. A run without it looks complete.
     #[must_use]
     pub(super) fn warning(&self) -> Option<&Absent> {
         self.counted.as_ref()?.uncounted.as_ref()
@@ -182,7 +182,7 @@ impl IoSession {
         slices.chain(self.counted.as_ref().map(Counted::due)).chain(cost).min()
     }
 
-    /// Ends the slices that are due, and makes room for owners if that is.
+    /// Ends the slices that are due, and makes room for owners if that is due.
     pub(super) fn turn(&mut self) {
         let now = Instant::now();
         for rotation in self.rotations.iter_mut().filter(|rotation| rotation.is_due(now)) {
@@ -196,7 +196,7 @@ impl IoSession {
         }
     }
 
-    /// Ends every slice, so that what is drained of all uncore PMUs is of the same time.
+    /// Ends every slice, so that the drained slices of all uncore PMUs are of the same time.
     pub(super) fn tick(&mut self) -> IoDrain {
         let next = Instant::now() + self.header.plan.tick;
         for rotation in &mut self.rotations {
@@ -208,7 +208,7 @@ impl IoSession {
     fn drain(&mut self) -> IoDrain {
         let begun = Instant::now();
         let kernel = self.counted.as_ref().and_then(Counted::kernel);
-        // Beside the traffic: what comes after it is no part of the time that was counted.
+        // Next to the traffic: what comes after it is not part of the time that was counted.
         let at_ns = duration_ns(self.started.elapsed());
         let traffic = self.counted.as_mut().map(|counted| counted.drain(kernel));
         if let (Some(accounts), Some(traffic)) = (&mut self.accounts, &traffic) {
@@ -245,19 +245,19 @@ impl IoSession {
         }
         let lost_steps = self.counted.as_ref().map_or(0, Counted::lost_steps);
         if lost_steps > 0 {
-            drain.losses.push(("rows of owners who are gone could not be freed".to_owned(), lost_steps));
+            drain.losses.push(("rows of owners that are gone could not be freed".to_owned(), lost_steps));
         }
         self.cost.drained(begun.elapsed());
         drain
     }
 
-    /// What each program has cost so far. Measuring costs more than some programs do, so it is over after a while; the costs then
-    /// stay as they are, though somebody else may have the kernel measure on.
+    /// Returns the cost of each program so far. Measuring costs more than some programs do, so it ends after
+    /// a while. The costs then stay as they are, even if another process keeps the kernel measuring.
     fn programs(&mut self) -> Vec<ProgramRow> {
         if let Some(measured) = &self.measured {
             return measured.clone();
         }
-        // Where the kernel does not measure, programs that ran would look as if they had not.
+        // If the kernel does not measure, programs that ran would look as if they had not.
         if self.statistics.is_none() {
             return Vec::new();
         }
@@ -278,13 +278,14 @@ impl IoSession {
         rows
     }
 
-    /// What there is before anything is counted: programs count from when they are attached, uncore PMUs from when they are started.
+    /// Returns the state before anything is counted. Programs count from when they are attached, uncore PMUs
+    /// from when they are started.
     pub(super) fn baseline(&mut self) -> IoDrain {
         let drain = self.tick();
         self.with_owned(IoDrain { uncore: Vec::new(), ..drain })
     }
 
-    /// Devices that were there when counting started and are not any more: their numbers end with them.
+    /// Returns the devices that have gone since counting started. Their numbers end with them.
     fn gone(&self) -> Vec<Absent> {
         let devices = self.root.join("sys/bus/pci/devices");
         let lost = |device: &&Device| !devices.join(device.bdf.to_string()).exists();
@@ -295,7 +296,8 @@ impl IoSession {
         self.header.platform.devices.iter().filter(lost).map(absent).collect()
     }
 
-    /// A drain with who has which device for himself, and the names of those cgroups, which may have moved nothing else.
+    /// Returns a drain with the devices that have an exclusive owner, and the names of those cgroups, which
+    /// may have no other traffic.
     fn with_owned(&self, mut drain: IoDrain) -> IoDrain {
         drain.owned = owner::read(&self.root, &self.header.platform);
         let paths: BTreeSet<_> = drain.owned.iter().filter_map(|(_, ownership)| ownership.cgroup()).collect();
@@ -305,7 +307,7 @@ impl IoSession {
         drain
     }
 
-    /// Ends the counting; what was left.
+    /// Ends the counting and returns the last drain.
     pub(super) fn finish(&mut self) -> IoDrain {
         for rotation in &mut self.rotations {
             self.lost_readings += rotation.stop(self.started, &mut self.slices);

@@ -1,4 +1,4 @@
-//! The programs for I/O during a run: whose requests and packets, and what cgroups are called.
+//! Programs for I/O during a run: owners of requests and packets, and names of cgroups.
 
 use std::{
     collections::BTreeSet,
@@ -28,12 +28,12 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// Devices that a reason names before it only counts.
+/// Devices that a reason names. Further ones are only counted.
 const NAMED_MAX: usize = 4;
-/// Cgroups whose names have been told that are remembered before those without rows are forgotten.
+/// Cgroups with reported names that are remembered before those without rows are dropped.
 const NAMED_CGROUPS_MAX: usize = 16_384;
-/// How often it is seen whether there is room for new owners, beside every drain: always, when half of it is taken, and
-/// when some is being made.
+/// Intervals at which the room for new owners is checked, in addition to every drain: always, when half of it
+/// is taken, and when some is being made.
 const IDLE: Duration = Duration::from_secs(2);
 const SHORT: Duration = Duration::from_millis(100);
 const BUSY: Duration = Duration::from_millis(10);
@@ -41,12 +41,12 @@ const BUSY: Duration = Duration::from_millis(10);
 /// Programs that count block requests and packets.
 pub(super) struct Counted {
     object: IoObject,
-    /// Disks that are not counted although others are, and why.
+    /// Disks that are not counted although others are, with the reason.
     pub(super) uncounted: Option<Absent>,
     layout: Layout,
-    /// Cgroups whose names have been told.
+    /// Cgroups with reported names.
     named: BTreeSet<u64>,
-    /// Disks likewise.
+    /// Disks with reported names.
     disks: BTreeSet<DeviceNumber>,
     root: PathBuf,
     due: Instant,
@@ -55,7 +55,8 @@ pub(super) struct Counted {
 }
 
 impl Counted {
-    /// Loads and attaches the programs; they count from now on. `command`: the process that will be the command.
+    /// Loads and attaches the programs, which count from now on. `command`: the process that will be the
+    /// command.
     ///
     /// # Errors
     ///
@@ -94,12 +95,13 @@ impl Counted {
         })
     }
 
-    /// The kernel's own counts, to be read before a drain; none before the first, which reads them last: see [`Unseen::add_to`].
+    /// Returns the kernel's own counts, to be read before a drain. `None` before the first, which reads them
+    /// last: see [`Unseen::add_to`].
     pub(super) fn kernel(&self) -> Option<Counts> {
         self.unseen.has_begun().then(|| completed(&self.root))
     }
 
-    /// What was counted so far. `kernel`: as [`Counted::kernel`] said.
+    /// Returns the counts so far. `kernel`: the result of [`Counted::kernel`].
     pub(super) fn drain(&mut self, kernel: Option<Counts>) -> Traffic {
         let retired = self.object.take_retired();
         let mut traffic = Traffic { retired, ..self.object.drain() };
@@ -108,7 +110,8 @@ impl Counted {
         traffic
     }
 
-    /// Makes room for new owners if there is little left. What was counted must have been told of, with its names.
+    /// Makes room for new owners if there is little left. Counts must have been reported before, with their
+    /// names.
     pub(super) fn recycle(&mut self) {
         let mut liveness = Liveness::new(&self.layout, &self.root);
         let wait = match self.object.recycle(|holder| liveness.eviction(holder)) {
@@ -133,22 +136,22 @@ impl Counted {
         self.object.adopt_cgroup(cgroup.0)
     }
 
-    /// Takes a target back that was gone before it was one.
+    /// Removes a target that was gone before it was one.
     pub(super) fn forget(&mut self, cgroup: CgroupId) {
         self.object.forget_cgroup(cgroup.0);
     }
 
-    /// When to see whether there is still room.
+    /// Returns the time of the next check for room.
     pub(super) const fn due(&self) -> Instant {
         self.due
     }
 
-    /// Steps towards more room that the kernel refused.
+    /// Returns the number of steps towards more room that the kernel refused.
     pub(super) const fn lost_steps(&self) -> u64 {
         self.lost_steps
     }
 
-    /// Names of disks that are new in `traffic`. One that is gone by now keeps its number.
+    /// Returns the names of disks that are new in `traffic`. A disk that is gone by now keeps its number.
     pub(super) fn new_disks(&mut self, traffic: &Traffic) -> Vec<NamedDisk> {
         let devices: BTreeSet<DeviceNumber> =
             traffic.block.iter().chain(&traffic.retired.block).map(|row| row.device).collect();
@@ -161,7 +164,8 @@ impl Counted {
         new.into_iter().filter_map(named).collect()
     }
 
-    /// Names of cgroups that are new in `traffic`, and of those above them, whose numbers hold theirs.
+    /// Returns the names of cgroups that are new in `traffic`, and of those above them, whose numbers include
+    /// theirs.
     pub(super) fn new_cgroups(&mut self, traffic: &Traffic) -> Vec<Named> {
         let new: BTreeSet<u64> = traffic.cgroups().filter(|id| !self.named.contains(id)).collect();
         if new.is_empty() {
@@ -177,7 +181,7 @@ impl Counted {
         let names: Vec<Named> =
             found.map(|cgroup| Named { cgroup: cgroup.id.0, path: cgroup.path.clone() }).collect();
         self.named.extend(names.iter().map(|named| named.cgroup));
-        // One that is gone by now is not looked for again, as long as it has rows.
+        // A cgroup that is gone by now is not looked up again, as long as it has rows.
         self.named.extend(new);
         if self.named.len() > NAMED_CGROUPS_MAX {
             self.named = traffic.cgroups().collect();
@@ -185,12 +189,12 @@ impl Counted {
         names
     }
 
-    /// Ends the counting. What has been counted stays as it is; a program that cannot be detached ends with the others.
+    /// Ends the counting. Counts stay as they are. A program that cannot be detached ends with the others.
     pub(super) fn end(&mut self) {
         let _ = self.object.loaded.detach_all();
     }
 
-    /// What each program has cost while the kernel measured it: name, runs, ns.
+    /// Returns the cost of each program while the kernel measured it: name, runs, ns.
     pub(super) fn costs(&self) -> Vec<(String, u64, u64)> {
         self.object.loaded.program_costs()
     }
@@ -200,7 +204,7 @@ impl Counted {
     }
 }
 
-/// Disks whose programs were refused.
+/// Returns the disks whose programs were refused.
 fn uncounted(disks: &[Untrusted], why: &LoadError) -> Absent {
     let named: Vec<_> = disks.iter().take(NAMED_MAX).map(Untrusted::terminal).collect();
     let more = match disks.len() - named.len() {

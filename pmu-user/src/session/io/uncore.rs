@@ -1,7 +1,7 @@
-//! Uncore PMUs of one kind: on each, one group of counters at a time is active, the same on all.
+//! Uncore PMUs of one kind. On each, one group of counters at a time is active, the same on all.
 //!
-//! Slices end by chance, but the last of a tick ends with the tick: what a drain has of every kind is of the same time, and
-//! every group had as many turns in it as the others.
+//! Slices end at random, but the last of a tick ends with the tick. A drain's slices of every kind are thus
+//! of the same time, and every group had as many turns as the others.
 
 use std::time::{Duration, Instant};
 
@@ -17,43 +17,43 @@ use crate::{
 /// The open uncore PMUs of one kind.
 #[derive(Debug)]
 pub(super) struct Rotation {
-    /// Which of the plan's kinds.
+    /// Index of the kind in the plan.
     kind: u32,
     /// Slices between two ticks.
     turns: u32,
-    /// Of these, those that are still to come.
+    /// Slices that are still to come before the next tick.
     left: u32,
-    /// When the next tick should be.
+    /// Planned time of the next tick.
     tick: Instant,
     order: Order,
-    /// In order of their CPUs, from the first or from the last.
+    /// Uncore PMUs in the order of their CPUs, from the first or from the last.
     instances: Vec<OpenInstance>,
     slice: u64,
     group: Option<u32>,
     reading: Reading,
-    /// When the active slice is to end, if not with the tick.
+    /// Time at which the active slice is to end, if not with the tick.
     due: Option<Instant>,
     room: Room,
 }
 
-/// Memory that is used again from read to read.
+/// Memory that is reused from read to read.
 #[derive(Debug, Default)]
 struct Room {
     words: Words,
     counts: Vec<Count>,
 }
 
-/// How counters are read.
+/// Method of reading counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reading {
-    /// While they count, if the same group stays active.
+    /// Read while they count, if the same group stays active.
     Running,
-    /// Stopped, and started again.
+    /// Stopped for the read, and started again.
     Stopped,
 }
 
 impl Reading {
-    /// Need an uncore PMU do nothing but read, if the group after this slice is that one?
+    /// Returns whether an uncore PMU is only read, if the group after this slice is that one.
     fn is_all(self, before: Option<u32>, after: Option<u32>) -> bool {
         before == after && self == Self::Running
     }
@@ -63,23 +63,24 @@ impl Reading {
 struct OpenInstance {
     at: u32,
     cpu: crate::machine::cpu::Cpu,
-    /// One a group of the plan; none where the uncore PMU does not have its events.
+    /// One group for each of the plan; `None` if the uncore PMU does not have its events.
     groups: Vec<Option<OpenGroup>>,
 }
 
 #[derive(Debug)]
 struct OpenGroup {
     group: PlannedGroup,
-    /// What was read last.
+    /// Last reading of the counters.
     last: Vec<Count>,
 }
 
 impl Rotation {
-    /// Opens every group on every uncore PMU, held back. What an uncore PMU does not have is left out and named in `missing`.
+    /// Opens every group on every uncore PMU, disabled. What an uncore PMU does not have is left out and
+    /// named in `missing`.
     ///
     /// # Errors
     ///
-    /// What every uncore PMU would refuse: rights and limits.
+    /// A refusal that every uncore PMU would return: permissions and limits.
     pub(super) fn open(
         kind: u32,
         plan: &UncoreKind,
@@ -122,17 +123,17 @@ impl Rotation {
         })
     }
 
-    /// When the active slice is to end; none where it ends with the tick.
+    /// Returns the time at which the active slice is to end; `None` if it ends with the tick.
     pub(super) const fn due(&self) -> Option<Instant> {
         self.due
     }
 
-    /// Is the active slice to end by `now`? Not one that ends with the tick.
+    /// Returns whether the active slice is to end by `now`. A slice that ends with the tick is not.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         self.due.is_some_and(|due| due <= now)
     }
 
-    /// Starts the first slice on every uncore PMU; `tick` is when the first tick will be.
+    /// Starts the first slice on every uncore PMU. `tick` is the time of the first tick.
     pub(super) fn start(&mut self, tick: Instant) {
         (self.left, self.tick) = (self.turns, tick);
         self.next();
@@ -145,8 +146,8 @@ impl Rotation {
         }
     }
 
-    /// Ends the active slice on every uncore PMU, and starts the next. How many uncore PMUs could not be read. Times in slices are since
-    /// `started`.
+    /// Ends the active slice on every uncore PMU, and starts the next. Returns the number of uncore PMUs that
+    /// could not be read. Times in slices are since `started`.
     pub(super) fn turn(&mut self, started: Instant, into: &mut Vec<UncoreSlice>) -> u64 {
         let (slice, before) = (self.slice, self.group);
         self.next();
@@ -169,7 +170,7 @@ impl Rotation {
     fn next(&mut self) {
         self.slice += 1;
         self.group = self.order.next();
-        // What is left of the tick is shared by the turns that are left; the last one has the rest.
+        // The remaining turns share the rest of the tick. The last one has what remains.
         self.due = self.group.filter(|_| self.left > 1).map(|_| {
             let now = Instant::now();
             now + self.order.jitter(self.tick.saturating_duration_since(now) / self.left)
@@ -188,7 +189,7 @@ impl Rotation {
         let Some(number) = before else { return 0 };
         let only_read = self.reading.is_all(before, after);
         let calls = self.instances.len() * if only_read { 1 } else { 3 };
-        // Where the thread was pinned last, the next begins: that is a move less.
+        // The next read begins where the thread was pinned last, which saves a move.
         if self.instances.last().is_some_and(|last| is_at(last.cpu)) {
             self.instances.reverse();
         }
@@ -205,7 +206,7 @@ impl Rotation {
                         at: open.at,
                         slice,
                         group: number,
-                        // Apart from the others': the last may be read milliseconds after the first.
+                        // Separate from the others': the last may be read milliseconds after the first.
                         ended_ns: duration_ns(started.elapsed()),
                         counts,
                         enabled_ns,
@@ -222,7 +223,7 @@ impl Rotation {
     }
 }
 
-/// Slices of this mean length between two ticks.
+/// Returns the number of slices of this mean length between two ticks.
 fn turns(tick: Duration, mean: Duration) -> u32 {
     (tick.as_secs_f64() / mean.as_secs_f64()).round().max(1.0) as u32
 }
@@ -232,14 +233,15 @@ fn in_force(groups: &mut [Option<OpenGroup>], group: Option<u32>) -> Option<&mut
 }
 
 impl OpenGroup {
-    /// What was counted since the last call, and the time for which it was enabled and on counters, in ns.
+    /// Returns the counts since the last call, and the times for which the group was enabled and running, in
+    /// ns.
     fn since(&mut self, room: &mut Room) -> std::io::Result<(Vec<u64>, u64, u64)> {
         self.group.read(&mut room.words, &mut room.counts)?;
         std::mem::swap(&mut self.last, &mut room.counts);
         let before = |index: usize| room.counts.get(index).copied().unwrap_or_default();
         let each = self.last.iter().enumerate();
         let values = each.map(|(index, count)| count.value.wrapping_sub(before(index).value)).collect();
-        // The group is on counters as a whole: its leader's times are everyone's.
+        // The group is on counters as a whole: the times of its leader are those of all events.
         let leader = self.last.first().copied().unwrap_or_default();
         let enabled_ns = leader.enabled_ns.saturating_sub(before(0).enabled_ns);
         Ok((values, enabled_ns, leader.running_ns.saturating_sub(before(0).running_ns)))

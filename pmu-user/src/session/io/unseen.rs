@@ -1,10 +1,11 @@
 //! Block requests that the kernel counts as completed and no program saw.
 //!
-//! A tracepoint's program does not run for every completion: the kernel leaves a run out that would interrupt another one
-//! (which it counts), and some hosts run no program, and take no sample, in interrupts of some tasks (which nobody
-//! counts). The kernel's own counts have them all. A request's tracepoint comes before its count, so what the kernel counted
-//! before the programs' rows are read, and is in none of them, was not seen. It goes to the row of requests whose
-//! owner is not known: sums over a device are the kernel's, and no latency holds it.
+//! A tracepoint's program does not run for every completion. The kernel skips a run that would interrupt
+//! another one, and counts it. Some hosts run no program, and take no sample, in interrupts of some tasks,
+//! and do not count this. The kernel's own counts include all requests. A request's tracepoint comes before
+//! its count. Requests that the kernel counted before the programs' rows are read, and that are in none of
+//! them, were not seen. They go to the row of requests without a known owner: sums over a device are the
+//! kernel's, and no latency includes them.
 
 use std::collections::BTreeMap;
 
@@ -19,47 +20,48 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// Requests that no program saw: name of the loss.
+/// Name of the loss of requests that no program saw.
 const LOSS: &str = "io_not_seen";
 
 /// The kernel's counts by device: see [`crate::machine::disk::completed`].
 pub(super) type Counts = BTreeMap<(u32, u32), Completed>;
 type Place = (DeviceNumber, Operation);
 
-/// Requests and bytes, which may be fewer than nothing: what is seen before the kernel counts it.
+/// Requests and bytes, which may be below zero: programs see a request before the kernel counts it.
 type Difference = (i128, i128);
 
-/// The books of the programs beside those of the kernel.
+/// Comparison of the programs' counts with the kernel's.
 #[derive(Debug, Default)]
 pub(super) struct Unseen {
-    /// What the kernel had counted more than the programs when counting began.
+    /// Excess of the kernel's counts over the programs' when counting began.
     ahead: Option<BTreeMap<Place, Difference>>,
-    /// What the kernel had counted then.
+    /// The kernel's counts when counting began.
     kernel: BTreeMap<Place, (u64, u64)>,
-    /// What rows had that were given up.
+    /// Counts of rows that were given up.
     retired: BTreeMap<Place, Difference>,
-    /// The most that was missing at any time: later readings may show less, because of requests that the kernel had not
-    /// counted yet.
+    /// The most that was missing at any time. Later readings may show less, because of requests that the
+    /// kernel had not counted yet.
     most: BTreeMap<Place, Missing>,
 }
 
-/// What no program saw.
+/// Requests that no program saw.
 #[derive(Clone, Copy, Debug, Default)]
 struct Missing {
     requests: u64,
     bytes: u64,
-    /// Requests that moved these, by the mean until then: what was told once stays, for numbers of rows only grow.
+    /// Requests that moved these bytes, by the mean until then. Reported numbers stay, because numbers of
+    /// rows only grow.
     with_data: u64,
 }
 
 impl Unseen {
-    /// Was there a first drain?
+    /// Returns whether there was a first drain.
     pub(super) const fn has_begun(&self) -> bool {
         self.ahead.is_some()
     }
 
-    /// Adds what no program saw to a drain's rows and losses. `kernel`: read before the rows, but for the first drain, where it is read
-    /// after them; so nothing is taken for unseen that was seen.
+    /// Adds what no program saw to a drain's rows and losses. `kernel` is read before the rows, except in the
+    /// first drain, where it is read after them. So nothing that was seen is taken for unseen.
     pub(super) fn add_to(&mut self, traffic: &mut Traffic, kernel: &Counts) {
         let kernel = by_place(kernel);
         let now = self.ahead_of(traffic, &kernel);
@@ -68,7 +70,7 @@ impl Unseen {
             return;
         };
         for (place, (requests, bytes)) in now {
-            // A device that came later had counted nothing when counting began.
+            // A device that came later had no counts when counting began.
             let (requests_before, bytes_before) = before.get(&place).copied().unwrap_or_default();
             let missing = |now: i128, before: i128| u64::try_from(now - before).unwrap_or(0);
             let most = self.most.entry(place).or_default();
@@ -78,7 +80,7 @@ impl Unseen {
         self.tell(traffic, &kernel);
     }
 
-    /// What the kernel has counted more than the programs.
+    /// Returns the excess of the kernel's counts over the programs'.
     fn ahead_of(
         &mut self,
         traffic: &Traffic,
@@ -133,7 +135,7 @@ impl Unseen {
     }
 }
 
-/// The kernel's counts of each device, by what was done.
+/// Returns the kernel's counts of each device, by operation.
 fn by_place(kernel: &Counts) -> BTreeMap<Place, (u64, u64)> {
     let of = |(&(major, minor), completed): (&(u32, u32), &Completed)| {
         let device = DeviceNumber { major, minor };
@@ -142,14 +144,16 @@ fn by_place(kernel: &Counts) -> BTreeMap<Place, (u64, u64)> {
     kernel.iter().flat_map(of).collect()
 }
 
-/// Of `requests` that are missing, those that moved `bytes`, of `done` requests and bytes in all. The kernel counts a flush that was
-/// asked for as a write without data, too, which the programs leave out: they count the flush that the device does.
+/// Returns how many of the missing `requests` moved `bytes`, given `done` requests and bytes in all. The
+/// kernel also counts a requested flush as a write without data. The programs leave it out: they count the
+/// flush that the device does.
 fn with_data(requests: u64, bytes: u64, done: (u64, u64)) -> u64 {
     let mean = (done.1 / done.0.max(1)).max(1);
     requests.min((bytes / mean + u64::from(bytes % mean > mean / 2)).max(u64::from(bytes > 0)))
 }
 
-/// Where the kernel counts a row's requests. Flushes have a count of their own there, which is not compared.
+/// Returns the place where the kernel counts a row's requests. The kernel counts flushes separately, and they
+/// are not compared.
 fn place_of(row: &BlockRow) -> Option<Place> {
     let operation = match row.operation {
         Operation::Read => Operation::Read,
@@ -196,7 +200,8 @@ mod tests {
         [((7, 0), Completed { read: of(reads), write: of(writes) })].into()
     }
 
-    /// Requests of the row of those without an owner, and the loss, after what the kernel and the programs say.
+    /// Returns the requests in the row without an owner, and the loss, after these counts of the kernel and
+    /// the programs.
     fn told(unseen: &mut Unseen, kernel: &Counts, rows: Vec<BlockRow>, retired: Vec<BlockRow>) -> (u64, u64) {
         let retired = Retired { block: retired, net: Vec::new() };
         let mut traffic = Traffic { block: rows, retired, ..Traffic::default() };
@@ -218,9 +223,9 @@ mod tests {
         assert_eq!(told(&mut unseen, &kernel(100, 50), of(3, 0), vec![]), (0, 0), "the past");
         assert_eq!(told(&mut unseen, &kernel(110, 50), of(13, 0), vec![]), (0, 0));
         assert_eq!(told(&mut unseen, &kernel(120, 55), of(21, 4), vec![]), (3, 3));
-        // Two are seen that the kernel has not counted yet; what was missing is missing still.
+        // Two requests are seen that the kernel has not counted yet. What was missing is still missing.
         assert_eq!(told(&mut unseen, &kernel(120, 55), of(23, 4), vec![]), (3, 3));
-        // The owner's row is given up: what it had counted is in no row any more.
+        // The owner's row is given up: its counts are in no row any more.
         assert_eq!(told(&mut unseen, &kernel(122, 55), vec![], of(23, 4)), (3, 3));
         let back = vec![row(Operation::Read, owner, 5), row(Operation::Flush, owner, 7)];
         assert_eq!(told(&mut unseen, &kernel(127, 55), back, vec![]), (3, 3));

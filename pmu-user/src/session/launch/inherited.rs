@@ -1,5 +1,6 @@
-//! What a command inherits: the limits, niceness, signals and user that it would have had without pmbpf, which changes some of them for
-//! itself. Read before that, put back by the process that becomes the command.
+//! Attributes that a command inherits: the limits, niceness, signals and user that it would have had without
+//! pmbpf, which changes some of them for itself. They are read before that, and restored by the process that
+//! becomes the command.
 
 use std::{fs, io, process::Command, sync::OnceLock};
 
@@ -11,31 +12,33 @@ use super::{sys, user::User};
 /// Limits that pmbpf raises for itself.
 const RAISED: [Resource; 2] = [Resource::Nofile, Resource::Memlock];
 
-/// The niceness of pmbpf itself. Beside 48 busy processes a CPU a run of one second ends after 22 with a niceness of 0, and 1.7 with
-/// this, for less CPU time (docs/costs.md): what takes a tenth of a second of it is not to wait for each of them.
+/// The niceness of pmbpf itself. With 48 busy processes per CPU, a run of one second ends after 13 s at a
+/// niceness of 0, and after 4.4 s at this one (docs/costs.md). Work of a tenth of a second must not wait for
+/// each of them.
 const NICENESS: i32 = -20;
 
-/// What a command inherits.
+/// Attributes that a command inherits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inherited {
     /// Soft and hard limits, in the order of [`RAISED`]; `None`: unlimited.
     limits: Vec<(Option<u64>, Option<u64>)>,
-    /// Signals that are held back, a bit each; the lowest is signal 1.
+    /// Signals that are blocked, one bit each; the lowest is signal 1.
     blocked: u64,
     /// Signals that are ignored, likewise.
     ignored: u64,
-    /// Niceness (setpriority(2)).
+    /// Niceness of the command (setpriority(2)).
     #[serde(default)]
     niceness: i32,
-    /// Whom it runs as; `None`: as pmbpf.
+    /// User that it runs as; `None`: pmbpf's.
     user: Option<User>,
-    /// Is its standard output pmbpf's standard error?
+    /// Whether its standard output is pmbpf's standard error.
     #[serde(skip)]
     pub(super) without_stdout: bool,
 }
 
 impl Inherited {
-    /// What this process was given: what the first call read, which comes before anything of it is changed.
+    /// Returns what this process inherited, as the first call read it. That call comes before any of it is
+    /// changed.
     #[must_use]
     pub fn read() -> Self {
         static GIVEN: OnceLock<Inherited> = OnceLock::new();
@@ -51,7 +54,7 @@ impl Inherited {
         Self {
             limits: RAISED.map(limit).to_vec(),
             blocked: signals(&status, "SigBlk:"),
-            // Rust's runtime ignores it in every program before we can look.
+            // Rust's runtime ignores it in every program before this code runs.
             ignored: signals(&status, "SigIgn:") & !bit(libc::SIGPIPE),
             niceness: getpriority_process(None).unwrap_or(0),
             user: None,
@@ -59,34 +62,34 @@ impl Inherited {
         }
     }
 
-    /// Gives this process, and threads that it starts from now on, the CPU before others, unless its niceness was chosen or the kernel
-    /// refuses (without CAP_SYS_NICE).
+    /// Gives this process, and threads that it starts from now on, priority for the CPU, unless its niceness
+    /// was chosen or the kernel refuses (without CAP_SYS_NICE).
     pub fn raise_priority() {
         if Self::read().niceness == 0 {
             let _ = setpriority_process(None, NICENESS);
         }
     }
 
-    /// The same for another user.
+    /// Returns the same for another user.
     #[must_use]
     pub fn for_user(self, user: Option<User>) -> Self {
         Self { user, ..self }
     }
 
-    /// The same with standard output left to results: what the command prints goes to standard error.
+    /// Returns the same with standard output left to results: the command's output goes to standard error.
     #[must_use]
     pub fn without_stdout(self) -> Self {
         Self { without_stdout: true, ..self }
     }
 
-    /// Gives `command`, which this process is about to become, all of it.
+    /// Applies all of it to `command`, which this process is about to become.
     ///
     /// # Errors
     ///
     /// The kernel refused to change the user.
     pub(crate) fn give_to(&self, command: &mut Command) -> io::Result<()> {
         for (resource, &(current, maximum)) in RAISED.into_iter().zip(&self.limits) {
-            // Lowering is always allowed; what was never raised is as it was.
+            // Lowering is always allowed. A limit that was never raised is unchanged.
             let _ = setrlimit(resource, Rlimit { current, maximum });
         }
         let _ = setpriority_process(None, self.niceness);
@@ -99,7 +102,7 @@ const fn bit(signal: i32) -> u64 {
     1 << (signal - 1)
 }
 
-/// A set of signals from /proc/PID/status.
+/// Returns a set of signals from /proc/PID/status.
 fn signals(status: &str, name: &str) -> u64 {
     let value = status.lines().find_map(|line| line.strip_prefix(name));
     value.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0)

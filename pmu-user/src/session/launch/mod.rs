@@ -1,8 +1,9 @@
-//! Starts a command so that it waits, ready to go, until counting is on.
+//! Starts a command so that it waits, ready to run, until counting is on.
 //!
-//! pmbpf starts itself under a hidden name; that process waits on a socket and then becomes the command. The programs
-//! count it from the moment it does. If pmbpf dies first, the socket closes and the command is never run; if it cannot
-//! become the command, it says why on the socket, which a command that runs has closed.
+//! pmbpf starts itself under a hidden name. That process waits on a socket and then becomes the command. The
+//! programs count it from that moment. If pmbpf dies first, the socket closes and the command is never run.
+//! If the process cannot become the command, it reports the reason on the socket, which a running command has
+//! closed.
 
 mod inherited;
 mod sys;
@@ -45,23 +46,23 @@ use crate::{drain::Usage, perf::own_usage, untrusted::Untrusted};
 /// The hidden subcommand.
 pub const SUBCOMMAND: &str = "__launch";
 
-/// Why a command could not be run; the numbers are those of env(1) and the shells.
+/// Reason why a command could not be run. The codes are those of env(1) and the shells.
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
     /// There is no such program (127).
     #[error("cannot run `{0}`: no such program")]
     NotFound(String),
-    /// It may not be executed (126).
-    #[error("cannot run `{0}`: it may not be executed")]
+    /// The program may not be executed (126).
+    #[error("cannot run `{0}`: permission denied, or not executable")]
     NotExecutable(String),
-    /// It is a directory (126).
+    /// The program is a directory (126).
     #[error("cannot run `{0}`: it is a directory")]
     Directory(String),
     /// The process that was to become the command could not: with this code, for this reason.
     #[error("{1}")]
     Refused(u8, String),
-    /// It ended before it could say anything (125).
-    #[error("cannot start the command: the process that was to become it {}", ended(*.0))]
+    /// The process ended before it could report anything (125).
+    #[error("cannot start the command: its process {}", ended(*.0))]
     Ended(Option<ExitStatus>),
     /// pmbpf itself failed (125).
     #[error("cannot start the command")]
@@ -69,11 +70,11 @@ pub enum LaunchError {
 }
 
 fn ended(status: Option<ExitStatus>) -> String {
-    status.map_or_else(|| "is gone".to_owned(), |status| format!("ended before that: {status}"))
+    status.map_or_else(|| "is gone".to_owned(), |status| format!("ended early: {status}"))
 }
 
 impl LaunchError {
-    /// Exit code.
+    /// Returns the exit code.
     #[must_use]
     pub const fn code(&self) -> u8 {
         match self {
@@ -91,19 +92,19 @@ pub struct Launched {
     /// The process that becomes the command.
     pub child: Child,
     stream: UnixStream,
-    /// Readable once it has ended; `None` where this kernel makes no such descriptor.
+    /// Descriptor that is readable once the process has ended; `None` if this kernel has no such descriptor.
     ended: Option<AsyncFd<OwnedFd>>,
-    /// CPU time that the kernel has of it by then, its own and that of those of its children that it has waited for.
+    /// CPU time that the kernel accounts to it by then, with that of the children that it has waited for.
     used: Option<Usage>,
-    /// Is it ended when the time of the run is over?
+    /// Whether it is ended when the time of the run is over.
     pub(super) ends_with_run: bool,
 }
 
-/// Is the program of a command there, if there is a command?
+/// Checks that the program of a command exists, if there is a command.
 ///
 /// # Errors
 ///
-/// It is not, or may not be executed.
+/// The program does not exist, or may not be executed.
 pub fn check(command: &[OsString]) -> Result<(), LaunchError> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     command.first().map_or(Ok(()), |program| find(program, &path).map(drop))
@@ -113,7 +114,7 @@ pub fn check(command: &[OsString]) -> Result<(), LaunchError> {
 ///
 /// # Errors
 ///
-/// It is not there, or may not be executed.
+/// The program does not exist, or may not be executed.
 fn find(program: &OsStr, path: &OsStr) -> Result<PathBuf, LaunchError> {
     let shown = || Untrusted::from(program).terminal().into_owned();
     let is_path = program.as_bytes().contains(&b'/');
@@ -131,7 +132,8 @@ fn find(program: &OsStr, path: &OsStr) -> Result<PathBuf, LaunchError> {
     }
 }
 
-/// Why a path that names no regular file cannot be executed, as env(1) and the shells tell them apart: only what does not exist is not found.
+/// Returns the reason why a path without a regular file cannot be executed. As in env(1) and the shells, only
+/// a path that does not exist is not found.
 fn no_file(path: &Path, shown: String) -> LaunchError {
     match path.metadata() {
         Ok(found) if found.is_dir() => LaunchError::Directory(shown),
@@ -144,9 +146,9 @@ fn is_executable(file: &Path) -> bool {
     rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok()
 }
 
-/// How long a process that is gone may take to be known as such.
+/// Time that a process that is gone may take to be known as such.
 const REAPED: Duration = Duration::from_secs(1);
-/// How often to look whether it is, where nothing tells.
+/// Interval at which this is checked, if nothing reports it.
 const LOOK: Duration = Duration::from_millis(20);
 
 impl Launched {
@@ -154,7 +156,7 @@ impl Launched {
     ///
     /// # Errors
     ///
-    /// The program cannot be found, no process can be made, or it ended at once.
+    /// The program cannot be found, no process can be created, or it ended at once.
     pub fn start(words: &[OsString], inherited: &Inherited) -> Result<Self, LaunchError> {
         let program = words.first().ok_or_else(|| LaunchError::NotFound(String::new()))?;
         let program = find(program, &std::env::var_os("PATH").unwrap_or_default())?;
@@ -174,7 +176,7 @@ impl Launched {
         Ok(Self { child, stream, ended, used: None, ends_with_run: false })
     }
 
-    /// Has SIGTERM end it when the time of the run is over.
+    /// Makes SIGTERM end the command when the time of the run is over.
     #[must_use]
     pub fn ends_with_run(self) -> Self {
         Self { ends_with_run: true, ..self }
@@ -192,20 +194,21 @@ impl Launched {
         }
     }
 
-    /// Waits for its end. Nothing is lost if the wait is given up.
+    /// Waits for its end. Nothing is lost if the wait is cancelled.
     pub(super) async fn wait(&mut self) -> io::Result<ExitStatus> {
         if let (Some(ended), Some(pid)) = (&self.ended, pid(&self.child)) {
             ended.readable().await?.retain_ready();
-            // Before it is waited for: afterwards it is one of all children.
+            // Before it is waited for: afterwards its usage is part of that of all children.
             self.used = sys::usage_of_ended(pid).ok();
         }
         self.child.wait().await
     }
 
-    /// What a process that has ended said: what it used as the command, and why it did not become it; neither if it said nothing.
+    /// Returns what an ended process reported: its CPU time as the command, and the reason why it did not
+    /// become it. Both are `None` if it reported nothing.
     pub(super) fn said(&mut self) -> (Option<Usage>, Option<LaunchError>) {
         let mut said = String::new();
-        // All that comes before an error counts.
+        // Everything before an error counts.
         let _ = self.stream.set_nonblocking(true).and_then(|()| self.stream.read_to_string(&mut said));
         let (first, rest) = said.split_once('\n').unwrap_or_default();
         let before = Usage::parse(first);
@@ -215,7 +218,7 @@ impl Launched {
         (self.used.zip(before).map(|(used, before)| used.since(&before)), refusal)
     }
 
-    /// How it ended, once its end of the socket is closed.
+    /// Returns its exit status, once its end of the socket is closed.
     fn reap(&mut self) -> Option<ExitStatus> {
         let deadline = Instant::now() + REAPED;
         loop {
@@ -235,13 +238,13 @@ fn unique() -> u128 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |time| time.as_nanos())
 }
 
-/// Accepts our own child, as long as it lives; anyone can connect to the name.
+/// Accepts the connection of the child, as long as it lives. Any process can connect to the name.
 fn accept(listener: &UnixListener, child: &mut Child) -> Result<UnixStream, LaunchError> {
     let id = child.id().and_then(|id| i32::try_from(id).ok());
     listener.set_nonblocking(true)?;
     let look = Timespec { tv_sec: 0, tv_nsec: i64::from(LOOK.subsec_nanos()) };
     loop {
-        // Before it is looked at: what connects and ends at once has connected.
+        // Before `accept`: a child that connects and ends at once has connected.
         let status = child.try_wait()?;
         match listener.accept() {
             Ok((stream, _)) => {
@@ -261,26 +264,27 @@ fn accept(listener: &UnixListener, child: &mut Child) -> Result<UnixStream, Laun
     }
 }
 
-/// What the waiting process does: waits, then becomes the command. Returns its exit code if it cannot, once it has said why.
+/// Runs the waiting process: waits, then becomes the command. If it cannot, reports the reason and returns
+/// its exit code.
 #[must_use]
 pub fn wait_and_become(name: &OsStr, inherited: &str, program: &Path, words: &[OsString]) -> u8 {
     let connected =
         SocketAddr::from_abstract_name(name.as_bytes()).and_then(|name| UnixStream::connect_addr(&name));
-    // Without pmbpf there is nobody to run it for, and whoever waits has been told why.
+    // Without pmbpf the command has no purpose, and the reason has been reported there.
     let Ok(mut stream) = connected else { return PMBPF_FAILED };
     if stream.read_exact(&mut [0]).is_err() {
         return PMBPF_FAILED;
     }
-    // What it does until the command has its name is under this one, as perf's is under "perf-exec".
+    // Until the command has its name, its work is under this one, as perf's is under "perf-exec".
     let _ = rustix::thread::set_name(c"pmbpf-exec");
-    // It is not the command yet: what was used until now is not the command's.
+    // The process is not the command yet: CPU time used until now is not the command's.
     let _ = writeln!(stream, "{}", own_usage().unwrap_or_default());
     let error = become_command(inherited, program, words);
     let _ = write!(stream, "{} {error}", error.code());
     error.code()
 }
 
-/// pmbpf failed, not the command (env(1)).
+/// Exit code if pmbpf failed, not the command (env(1)).
 const PMBPF_FAILED: u8 = 125;
 
 /// Becomes the command. Returns only if it cannot.
@@ -295,13 +299,13 @@ fn become_command(inherited: &str, program: &Path, words: &[OsString]) -> Launch
     let error = command.exec();
     let shown = Untrusted::from(first.as_os_str()).terminal().into_owned();
     match error.kind() {
-        // It was there when it was looked for.
+        // The program was there when it was looked up.
         ErrorKind::NotFound if program.exists() => {
             LaunchError::Refused(127, format!("cannot run `{shown}`: there is no interpreter of that name"))
         }
         ErrorKind::NotFound => LaunchError::NotFound(shown),
         ErrorKind::PermissionDenied => LaunchError::NotExecutable(shown),
-        // It became one since it was looked for, or the kernel does not take it as it is.
+        // It became one since it was looked up, or the kernel does not take it as it is.
         ErrorKind::IsADirectory
         | ErrorKind::NotADirectory
         | ErrorKind::ExecutableFileBusy

@@ -8,33 +8,33 @@ use rustix::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Variables by which sudo tells of who called it (sudo(8)).
+/// Variables in which sudo reports its caller (sudo(8)).
 const OF_SUDO: [&str; 5] = ["SUDO_UID", "SUDO_GID", "SUDO_USER", "SUDO_COMMAND", "SUDO_HOME"];
 
 /// A user that a command runs as.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct User {
-    /// User id.
+    /// Id of the user.
     pub uid: u32,
-    /// Group id.
+    /// Id of the group.
     pub gid: u32,
-    /// Groups beside that one.
+    /// Groups in addition to that one.
     pub groups: Vec<u32>,
     /// Name, home and shell, if /etc/passwd has them.
     pub entry: Option<Entry>,
 }
 
-/// What /etc/passwd says of a user.
+/// Entry of a user in /etc/passwd.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Name.
+    /// Name of the user.
     pub name: String,
     home: String,
     shell: String,
 }
 
 impl User {
-    /// Who called sudo, if this process is root by that.
+    /// Returns the user that called sudo, if this process is root by sudo.
     #[must_use]
     pub fn who_called_sudo(root: &Path) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
@@ -46,7 +46,7 @@ impl User {
         Some(Self::of(root, uid, gid, entry))
     }
 
-    /// A user by name or number, or a number with a group's: `web`, `1000`, `1000:100`.
+    /// Returns a user by name or number, or by a number with a group's: `web`, `1000`, `1000:100`.
     ///
     /// # Errors
     ///
@@ -72,13 +72,13 @@ impl User {
         Self { uid, gid, groups, entry }
     }
 
-    /// What a sentence calls it.
+    /// Returns the user's name in a sentence.
     #[must_use]
     pub fn in_words(&self) -> String {
         self.entry.as_ref().map_or_else(|| self.uid.to_string(), |entry| entry.name.clone())
     }
 
-    /// Makes this process the user's, and `command`'s environment that of a login.
+    /// Changes this process to the user, and `command`'s environment to that of a login.
     ///
     /// # Errors
     ///
@@ -95,7 +95,8 @@ impl User {
         let (uid, gid) = (Uid::from_raw(self.uid), Gid::from_raw(self.gid));
         let groups: Vec<Gid> =
             std::iter::once(gid).chain(self.groups.iter().map(|&group| Gid::from_raw(group))).collect();
-        // This process has one thread, so that of a thread is that of the process. The groups first: it takes root.
+        // This process has one thread, so the ids of the thread are those of the process. The groups first:
+        // they take root.
         set_thread_groups(&groups)?;
         set_thread_res_gid(gid, gid, gid)?;
         set_thread_res_uid(uid, uid, uid)?;
@@ -103,7 +104,7 @@ impl User {
     }
 }
 
-/// Users, with their ids and their groups' (passwd(5)).
+/// Returns the users, with their ids and their groups' (passwd(5)).
 fn passwd(root: &Path) -> impl Iterator<Item = (Entry, (u32, u32))> {
     let text = fs::read_to_string(root.join("etc/passwd")).unwrap_or_default();
     let user = |line: &str| {
@@ -115,7 +116,7 @@ fn passwd(root: &Path) -> impl Iterator<Item = (Entry, (u32, u32))> {
     text.lines().filter_map(user).collect::<Vec<_>>().into_iter()
 }
 
-/// Groups that have a user among their members (group(5)).
+/// Returns the groups that have a user among their members (group(5)).
 fn groups_of(root: &Path, name: &str) -> Vec<u32> {
     let text = fs::read_to_string(root.join("etc/group")).unwrap_or_default();
     let group = |line: &str| {

@@ -1,5 +1,5 @@
-//! Keeps what counting costs within a budget: what a run can do without is stopped, one kind of work after the other, and not begun again,
-//! so that what a report has is measured all the time or missing.
+//! Budget of the cost of counting. Work that a run can do without is stopped, one kind after the other, and
+//! not started again. Everything in a report is thus measured all the time or missing.
 
 use pmu_common::name::program;
 
@@ -10,35 +10,35 @@ use crate::{
     plan::{Plan, request::OffCpu},
 };
 
-/// How often the cost is looked at: about every second, which is the longest time between two drains.
+/// Interval at which the cost is checked: about a second, which is the longest time between two drains.
 const EVERY_NS: u64 = 900_000_000;
-/// How often in a row it has to be above the budget before work is stopped: one second may have a burst.
+/// Number of successive checks above the budget before work is stopped: one second may have a burst.
 const TIMES: u32 = 2;
 
-/// What counting may cost, and what was stopped for it.
+/// Limit for the cost of counting, and the work that was stopped for it.
 #[derive(Debug)]
 pub(super) struct Budget {
     /// Share of the CPUs (0 to 1).
     share: f64,
     cpus: usize,
-    /// What can be stopped, the first one last.
+    /// Work that can be stopped, the first one last.
     left: Vec<Work>,
-    /// When the cost was last looked at, in ns since counting started, and what it had come to, in ns.
+    /// Time of the last check, in ns since counting started, and the cost by then, in ns.
     last: Option<(u64, f64)>,
-    /// What programs of other sources have cost so far, in ns.
+    /// Cost of the programs of other sources so far, in ns.
     beside_ns: f64,
-    /// How often in a row it was above the budget.
+    /// Number of successive checks above the budget.
     above: u32,
     shed: Vec<Shed>,
 }
 
 impl Budget {
-    /// The budget of a plan, if it has one.
+    /// Returns the budget of a plan, if it has one.
     pub(super) fn of(plan: &Plan) -> Option<Self> {
         let does = |work: &Work| match work {
             Work::Interrupts => !plan.interrupts.is_no(),
             Work::Samples => !plan.sampling.is_empty(),
-            // The end of every wait for anything but a CPU is a wake-up.
+            // Every wait for anything but a CPU ends with a wake-up.
             Work::RunqueueLatency => plan.off_cpu == OffCpu::No,
         };
         let left = Work::ALL.into_iter().rev().filter(does).collect();
@@ -54,7 +54,7 @@ impl Budget {
         })
     }
 
-    /// What was done so far.
+    /// Returns the actions so far.
     pub(super) fn shed(&self) -> Vec<Shed> {
         self.shed.clone()
     }
@@ -63,8 +63,8 @@ impl Budget {
         self.shed.iter().any(|shed| shed.work == Some(work))
     }
 
-    /// Takes what counting has cost so far, in ns of CPU time, at `at_ns` since it started. The share of the CPUs since the last look, if
-    /// work is to be stopped.
+    /// Takes the cost of counting so far, in ns of CPU time, at `at_ns` since it started. Returns the share
+    /// of the CPUs since the last check, if work is to be stopped.
     fn exceeded(&mut self, at_ns: u64, spent_ns: f64) -> Option<f64> {
         let (before_ns, spent_before_ns) = *self.last.get_or_insert((at_ns, spent_ns));
         let passed_ns = at_ns.saturating_sub(before_ns);
@@ -81,7 +81,8 @@ impl Budget {
         Some(share)
     }
 
-    /// Takes that the cost is above the budget. What is to be stopped; `None` if nothing is left, which is noted once.
+    /// Returns the work to be stopped because the cost is above the budget; `None` if nothing is left, which
+    /// is recorded once.
     fn next(&mut self, at_ns: u64, share: f64) -> Option<Work> {
         let next = self.left.pop();
         if next.is_none() && self.shed.iter().all(|shed| shed.work.is_some()) {
@@ -92,12 +93,12 @@ impl Budget {
 }
 
 impl TasksSession {
-    /// Was this stopped to keep to the budget?
+    /// Returns whether this work was stopped to keep to the budget.
     pub(super) fn has_stopped(&self, work: Work) -> bool {
         self.budget.as_ref().is_some_and(|budget| budget.has_stopped(work))
     }
 
-    /// Looks at what counting has cost until a drain, and stops work if that is too much.
+    /// Checks the cost of counting up to a drain, and stops work if it is too high.
     pub(super) fn keep_to_budget(&mut self, drain: &TasksDrain) {
         if self.has_stopped(Work::Interrupts) {
             self.end_handlers();
@@ -106,7 +107,7 @@ impl TasksSession {
         let spent_ns = programs_ns(&drain.programs) + budget.beside_ns + drain.cost.cpu_ns as f64;
         let Some(share) = budget.exceeded(drain.at_ns, spent_ns) else { return };
         let Some(work) = budget.next(drain.at_ns, share) else { return };
-        // What the kernel does not let be stopped goes on, and is reported as before.
+        // Work that the kernel does not let stop goes on, and is reported as before.
         if self.stop(work).is_ok()
             && let Some(budget) = &mut self.budget
         {
@@ -115,7 +116,8 @@ impl TasksSession {
         }
     }
 
-    /// Takes what programs of another source have cost until `at_ns`: they count towards the budget, and are not stopped.
+    /// Takes the cost of another source's programs up to `at_ns`. It counts towards the budget, and they are
+    /// not stopped.
     pub(in crate::session) fn spend_beside(&mut self, programs: &[ProgramRow], at_ns: u64) {
         if let Some(budget) = &mut self.budget {
             let measured = at_ns.clamp(1, COST_WINDOW_NS) as f64;
@@ -135,8 +137,8 @@ impl TasksSession {
     }
 }
 
-/// What programs have cost so far, in ns: their time a run, as it was measured, times their runs. Where these are not known, a program is
-/// taken to run as often for each context switch as while it was measured.
+/// Returns the cost of programs so far, in ns: the measured time of a run, times the number of runs. If that
+/// number is not known, a program is taken to run as often for each context switch as during the measurement.
 fn programs_ns(programs: &[ProgramRow]) -> f64 {
     let switches = programs.iter().find(|row| row.name == program::SWITCH);
     let grown = switches.map_or(1.0, |row| match (row.runs, row.measured_runs) {
@@ -165,7 +167,7 @@ mod tests {
     #[test]
     fn a_cost_above_the_budget_twice_in_a_row_is_too_much() {
         let mut budget = budget();
-        // What starting cost is not in it; then 3 %, 0.5 %, 3 %, 3 %, of two CPUs.
+        // The cost of starting is not in it. Then 3 %, 0.5 %, 3 %, 3 %, of two CPUs.
         let spent = [500e6, 560e6, 570e6, 630e6, 690e6];
         let looks: Vec<Option<f64>> =
             (0_u64..).zip(spent).map(|(at, spent)| budget.exceeded(at * SECOND_NS, spent)).collect();

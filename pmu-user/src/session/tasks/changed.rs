@@ -1,5 +1,5 @@
-//! Which rows are looked at: those of slots that programs have marked since the last look. Where thousands of owners do nothing, reading
-//! them costs nothing.
+//! Rows that are read: those of slots that programs have marked since the last read. Thousands of owners that
+//! do nothing cost nothing to read.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -14,15 +14,16 @@ const WORDS: usize = MARKS / 8;
 /// Slots whose rows may have been written since they were last read.
 #[derive(Debug)]
 pub(super) enum Written {
-    /// Every one: at the begin of counting, and at its end, when nothing may be left. A CPU that does not order its stores may show a mark
-    /// before the row that it is of, which is then read only when it is written again.
+    /// Every slot: at the beginning of counting, and at its end, when nothing may be left. A CPU that does
+    /// not order its stores may show a mark before its row. That row is then read only when it is written
+    /// again.
     All,
-    /// These, each with the CPU it was marked on. Those of a slot follow one another.
+    /// Marked slots, each with the CPU on which it was marked. Those of a slot follow one another.
     Marked(Vec<(u32, Cpu)>),
 }
 
 impl Written {
-    /// Slots in any order of CPUs, each once; `None` for all.
+    /// Returns the slots in any order of CPUs, each once; `None` for all.
     pub(super) fn slots(&self) -> Option<impl Iterator<Item = u32>> {
         let Self::Marked(rows) = self else { return None };
         let mut last = None;
@@ -31,7 +32,7 @@ impl Written {
 }
 
 impl TasksSession {
-    /// Takes the marks of all CPUs: also one that counts nothing may see an owner end.
+    /// Takes the marks of all CPUs. A CPU that counts nothing may also see an owner end.
     pub(super) fn take_marks(&mut self) -> Written {
         let cpus = self.machine.cpu.possible;
         let mut marked = Vec::with_capacity(self.changed_rows);
@@ -39,13 +40,14 @@ impl TasksSession {
         for slot in self.owners.take_unread() {
             marked.extend((0..cpus).map(|cpu| (slot, Cpu(cpu))));
         }
-        // Rows are read after their marks are gone: what a program writes from here on, it marks again.
+        // Rows are read after their marks are cleared. A program marks again what it writes from here on.
         fence(Ordering::SeqCst);
         Written::Marked(marked)
     }
 }
 
-/// Takes the marks of `cpus` CPUs, each for every slot below `slots` that shares it. Those of a slot follow one another.
+/// Takes the marks of `cpus` CPUs, each for every slot below `slots` that shares it. Those of a slot follow
+/// one another.
 fn take(map: &Mapped<Changed>, cpus: u32, slots: u32, marked: &mut Vec<(u32, Cpu)>) {
     let mut of_cpus = vec![0; cpus as usize];
     for word in 0..WORDS.min((slots as usize).div_ceil(8)) {

@@ -1,4 +1,4 @@
-//! Reads the maps' rows: those that have changed, with no system call but the flush.
+//! Reads the rows of the maps that have changed, with no system call but the flush.
 
 use pmu_common::{
     count::Count,
@@ -18,7 +18,7 @@ use crate::{
 };
 
 impl TasksSession {
-    /// A freed slot's rows are zero again, and so is what was last seen of them.
+    /// Resets what was last read of freed slots, whose rows are zero again.
     pub(super) fn forget_changes(&mut self, freed: &[u32]) {
         let cpus = self.machine.cpu.possible as usize;
         for &slot in freed {
@@ -27,8 +27,8 @@ impl TasksSession {
         }
     }
 
-    /// Turns every CPU to its other hot-address table and accounts what runs there. After the flush no program writes
-    /// the table that was in use: it ran with interrupts off, or was over before they were served.
+    /// Switches every CPU to its other hot-address table and accounts what runs there. After the flush no
+    /// program writes the previous table: it ran with interrupts off, or was over before they were served.
     pub(super) fn flush(&mut self) {
         self.table ^= 1;
         for &cpu in &self.header.plan.cpus {
@@ -42,8 +42,9 @@ impl TasksSession {
         }
     }
 
-    /// Lets programs of tracepoints take samples: from here on they count periods, as the events count hits. What the events counted until
-    /// then is none of theirs: a busy host has some hundred hits between the start of the events and this.
+    /// Lets programs of tracepoints take samples: from here on they count periods, as the events count hits.
+    /// Earlier counts of the events are not theirs: a busy host has some hundred hits between the start of
+    /// the events and this.
     pub(super) fn start_periods(&mut self) {
         self.write_periods();
         let hits = self.readings(Sampling::is_tracepoint);
@@ -52,7 +53,7 @@ impl TasksSession {
         self.before.sampled.extend(hits);
     }
 
-    /// Ends that.
+    /// Stops the periods of tracepoints.
     pub(super) fn stop_periods(&self) {
         self.set_periods(|_| 0);
     }
@@ -73,8 +74,8 @@ impl TasksSession {
         }
     }
 
-    /// Reads the CPUs for the first time, as soon as they count: what follows takes a while on a busy host, and is counted. From then on the run
-    /// takes its time.
+    /// Reads the CPUs for the first time, as soon as they count. What follows takes a while on a busy host,
+    /// and is counted. The time of the run starts here.
     pub(super) fn read_cpus_first(&mut self) {
         self.flush();
         self.before.cpus = self.cpu_rows();
@@ -82,7 +83,8 @@ impl TasksSession {
         self.header.started_ns = self.flushed_ns(self.header.started_ns).unwrap_or(self.header.started_ns);
     }
 
-    /// When the CPUs were flushed since `since_ns`, their mean: what they counted until then adds up to its time. `None` if none was.
+    /// Returns the mean time at which the CPUs were flushed since `since_ns`: their counts until then add up
+    /// to its time. `None` if none was flushed.
     pub(super) fn flushed_ns(&self, since_ns: u64) -> Option<u64> {
         let cpus = self.header.plan.cpus.iter();
         let flushed = cpus.map(|cpu| self.object.maps.cpus.read_word(cpu.0 as usize, FLUSHED_WORD));
@@ -91,12 +93,13 @@ impl TasksSession {
         Some(since_ns + later.iter().sum::<u64>().checked_div(later.len() as u64)?)
     }
 
-    /// What the counters of sampling events say; clocks run all the time, and their count is the time.
+    /// Returns the readings of the sampling events' counters, except clocks. Clocks run all the time, and
+    /// their count is the time.
     pub(super) fn sampling_readings(&mut self) -> Vec<SamplingReading> {
         self.readings(|event| event.period_ns().is_none())
     }
 
-    /// The same of some of them.
+    /// Returns the readings of the sampling events that `is` selects.
     fn readings(&mut self, is: impl Fn(&Sampling) -> bool) -> Vec<SamplingReading> {
         let events = self.header.plan.sampling.iter().zip(&self.samplers).enumerate();
         let counted = events.filter(|(_, (event, _))| is(event));
@@ -128,7 +131,8 @@ impl TasksSession {
                 let read =
                     |event| self.object.maps.cpu_samples.read((cpu.0 * plan.events()) as usize + event);
                 let planned = |event| plan.sampling.get(event).map_or(0, Sampling::hits_period);
-                // Where functions of the kernel are is in no recording; and the period is 0 once sampling has stopped.
+                // Addresses of kernel functions are in no recording, and the period is 0 once sampling has
+                // stopped.
                 let row = |event| CpuSamples {
                     iterator: 0,
                     iterator_bytes: 0,
@@ -141,7 +145,7 @@ impl TasksSession {
         self.header.plan.cpus.iter().map(row).collect()
     }
 
-    /// Counts of `written` slots that have changed since they were last read.
+    /// Returns the counts of `written` slots that have changed since they were last read.
     pub(super) fn count_rows(&mut self, written: &Written) -> Vec<CountRow> {
         let mut rows = Vec::with_capacity(self.changed_rows);
         match written {
@@ -157,7 +161,8 @@ impl TasksSession {
         rows
     }
 
-    /// Adds the rows that have changed, some at a time: most of the time is that of fetching what other CPUs wrote.
+    /// Adds the rows that have changed, some at a time: most of the time goes to fetching what other CPUs
+    /// wrote.
     fn add_count_rows(&mut self, of: impl Iterator<Item = (u32, Cpu)>, rows: &mut Vec<CountRow>) {
         let mut of = of.filter(|&(slot, _)| self.owners.is_in_use(slot)).fuse();
         let mut some = Vec::with_capacity(AT_A_TIME);
@@ -199,7 +204,7 @@ impl TasksSession {
         }
     }
 
-    /// Samples by address from the tables that are not being written, which are cleared.
+    /// Returns the samples by address from the tables that are not being written, and clears these.
     pub(super) fn hot_rows(&mut self) -> Vec<Hit> {
         if self.header.plan.sampling.is_empty() {
             return Vec::new();
@@ -231,35 +236,36 @@ impl TasksSession {
 const AT_A_TIME: usize = 8;
 const FLUSHED_WORD: usize = std::mem::offset_of!(CpuCount, flushed_ns) / 8;
 const FILLED_WORD: usize = std::mem::offset_of!(Count, filled) / 8;
-/// The word of a [`Hot`] that is 0 only while the entry is free.
+/// Word of a [`Hot`] that is 0 only while the entry is free.
 const HOT_COUNT_WORD: usize = std::mem::offset_of!(Hot, count) / 8;
-/// The words of the rows that change with them.
+/// Words of the rows that change with them.
 const COUNT_CHANGES_WORD: usize = std::mem::offset_of!(Count, changes) / 8;
 const SAMPLE_CHANGES_WORD: usize = std::mem::offset_of!(pmu_common::sample::SampleCount, changes) / 8;
 
-/// What a row's words of changes were: of its counts, and of its samples.
+/// Last words of changes of a row: of its counts, and of its samples.
 pub(super) type Changes = (u64, u64);
 
 fn changes(maps: &Maps, index: usize, events: usize) -> Changes {
     let samples =
         sample_rows(maps, index, events).map(|row| maps.samples.read_word(row, SAMPLE_CHANGES_WORD));
-    // Each only grows, so their sum tells.
+    // Each only grows, so their sum shows a change.
     (maps.counts.read_word(index, COUNT_CHANGES_WORD), samples.fold(0, u64::wrapping_add))
 }
 
-/// Have the rows of a slot been read since they were last written? Of so many CPUs and events.
+/// Returns whether the rows of a slot have been read since they were last written, for this number of CPUs
+/// and events.
 pub(super) fn is_read(maps: &Maps, seen: &[Changes], slot: u32, (cpus, events): (u32, u32)) -> bool {
     let rows = slot as usize * cpus as usize..(slot as usize + 1) * cpus as usize;
     rows.into_iter().all(|row| changes(maps, row, events as usize) == seen[row])
 }
 
-/// Rows of samples that belong to a row of counts; none where nothing samples.
+/// Returns the rows of samples that belong to a row of counts; none if nothing samples.
 fn sample_rows(maps: &Maps, index: usize, events: usize) -> std::ops::Range<usize> {
     let rows = index * events..(index + 1) * events;
     if rows.end <= maps.samples.len() { rows } else { 0..0 }
 }
 
-/// Two buckets share a word.
+/// Words of a group of buckets: two buckets share a word.
 const GROUP_WORDS: usize = RUNQUEUE.group_buckets() / 2;
 
 /// Room for the buckets of a histogram.
@@ -273,8 +279,8 @@ fn prefetch_buckets(maps: &Maps, row: usize, mut filled: u64) {
     }
 }
 
-/// The buckets of a histogram that are not zero. Which are is random: everything is written, and what is zero is written
-/// over.
+/// Returns the nonzero buckets of a histogram. Their positions are random: everything is written, and zeros
+/// are overwritten.
 fn buckets(maps: &Maps, row: usize, mut filled: u64, room: &mut Room) -> Vec<(u8, u32)> {
     let mut count = 0;
     while filled != 0 {

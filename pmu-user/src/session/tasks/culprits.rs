@@ -1,4 +1,5 @@
-//! Reads who had the CPUs that tasks waited for, and clears what is charged to owners whose slots are freed.
+//! Reads which owners had the CPUs that tasks waited for, and clears the charges of owners whose slots are
+//! freed.
 
 use std::{collections::HashSet, mem::offset_of};
 
@@ -11,14 +12,14 @@ use pmu_common::{
 use super::TasksSession;
 use crate::{bpf::Mapped, drain::CulpritRow, machine::cpu::Cpu};
 
-/// What was read last.
+/// Last readings of the charges.
 #[derive(Debug)]
 pub(super) struct Culprits {
     /// Waits by CPU and place.
     seen_ns: Vec<u64>,
-    /// What found no place, by CPU and pair; and whether it has grown since it was last read.
+    /// Charges without a place, by CPU and pair, and whether each has grown since it was last read.
     beyond: HashMap<(u32, u64), Beyond>,
-    /// Whether any of that has grown since it was last read.
+    /// Whether any of these has grown since it was last read.
     any_grew: bool,
 }
 
@@ -42,11 +43,12 @@ impl Culprits {
         self.any_grew = true;
     }
 
-    /// Waits of a pair on a CPU, of which `placed_ns` found a place; `None` if they are what they were.
+    /// Returns the waits of a pair on a CPU, of which `placed_ns` found a place; `None` if they have not
+    /// changed.
     fn grown(&mut self, cpu: u32, place: usize, (pair, placed_ns): (u64, u64)) -> Option<u64> {
         let seen_ns = &mut self.seen_ns[cpu as usize * CHARGES + place];
         let has_grown = std::mem::replace(seen_ns, placed_ns) != placed_ns;
-        // Most places are what they were, and most pairs have nothing elsewhere.
+        // Most places have not changed, and most pairs have nothing elsewhere.
         if !has_grown && !self.any_grew {
             return None;
         }
@@ -59,7 +61,7 @@ impl Culprits {
         }
     }
 
-    /// Charges without a place that have grown since the last call: CPU, pair and waits.
+    /// Returns the charges without a place that have grown since the last call: CPU, pair and waits.
     fn take_beyond(&mut self) -> Vec<(u32, Charge)> {
         if !std::mem::take(&mut self.any_grew) {
             return Vec::new();
@@ -73,7 +75,7 @@ impl Culprits {
         grown
     }
 
-    /// Forgets what is charged by, or to, the owners of `freed` slots: the next ones there are others.
+    /// Drops the charges by, and to, the owners of `freed` slots: the next owners there are others.
     pub(super) fn forget(&mut self, maps: &Mapped<Row>, freed: &[u32]) {
         if freed.is_empty() {
             return;
@@ -96,7 +98,7 @@ impl Culprits {
 }
 
 impl TasksSession {
-    /// Charges that have changed since they were last read.
+    /// Returns the charges that have changed since they were last read.
     pub(super) fn culprit_rows(&mut self) -> Vec<CulpritRow> {
         let (maps, owners) = (&self.object.maps.culprits, &self.owners);
         let mut rows = Vec::new();
@@ -120,7 +122,7 @@ impl TasksSession {
     }
 }
 
-/// Places of a CPU that have held a pair.
+/// Returns the places of a CPU that have held a pair.
 fn used(maps: &Mapped<Row>, cpu: usize) -> impl Iterator<Item = usize> {
     (0..CHARGES / BITS).flat_map(move |word| {
         let bits = maps.read_word(cpu, USED_WORD + word);
@@ -131,7 +133,7 @@ fn used(maps: &Mapped<Row>, cpu: usize) -> impl Iterator<Item = usize> {
 const BITS: usize = u64::BITS as usize;
 const USED_WORD: usize = offset_of!(Row, used) / 8;
 
-/// The first word of a place: its pair, which the wait follows.
+/// Returns the first word of a place: its pair, which the wait follows.
 const fn word(place: usize) -> usize {
     (offset_of!(Row, charges) + place * size_of::<Charge>()) / 8
 }

@@ -1,17 +1,18 @@
-//! Cgroups that become targets while counting goes on.
+//! Cgroups that become targets during counting.
 
 use super::TasksSession;
 use crate::machine::cgroup::{Cgroup, CgroupId};
 
 impl TasksSession {
-    /// Cgroups that are not targets and were made since the last call, and when, in ns of CLOCK_MONOTONIC; empty where no names are
-    /// followed.
+    /// Returns the cgroups that are not targets and were created since the last call, with the time of
+    /// creation in ns of CLOCK_MONOTONIC. Empty if no names are followed.
     pub(in crate::session) fn take_others(&mut self) -> Vec<(Cgroup, u64)> {
         std::mem::take(&mut self.ring_reader.others)
     }
 
-    /// Makes a cgroup a target, and then those below it, from when on what is made there is one, too. How many of them there is no room
-    /// for. The same call again finds what programs judged while the first one was on its way.
+    /// Makes a cgroup a target, and then those below it. From then on, cgroups created there are targets,
+    /// too. Returns the number of cgroups for which there is no room. The same call again covers cgroups that
+    /// programs judged during the first one.
     pub(in crate::session) fn adopt(&mut self, cgroup: &Cgroup, below: impl FnOnce() -> Vec<Cgroup>) -> u64 {
         let maps = &mut self.object.maps;
         let mut adopt = |Cgroup { path, id }: Cgroup| {
@@ -26,12 +27,12 @@ impl TasksSession {
         refused
     }
 
-    /// Takes that so many cgroups that a name means, or may mean, are no targets.
+    /// Records that this many cgroups that match, or may match, a name are not targets.
     pub(in crate::session) const fn lose_targets(&mut self, count: u64) {
         self.lost_targets += count;
     }
 
-    /// Takes a target back that was gone before it was one.
+    /// Removes a target that was gone before it was one.
     pub(in crate::session) fn forget(&mut self, cgroup: CgroupId) {
         self.object.maps.forget_cgroup(cgroup.0);
     }

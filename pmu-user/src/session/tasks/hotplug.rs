@@ -1,4 +1,5 @@
-//! CPUs that come and go while counting. Looked at before every drain: what has done both in between shows by the time of an event.
+//! CPUs that come and go during counting. They are checked before every drain. A CPU that did both in between
+//! shows by the time of an event.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,28 +16,28 @@ use crate::{
     plan::Plan,
 };
 
-/// Which CPUs run, as last seen.
+/// Set of online CPUs, as last seen.
 #[derive(Debug)]
 pub(super) struct Hotplug {
-    /// Where the kernel says which run; `None` where it does not.
+    /// The kernel's list of online CPUs; `None` if it has none.
     list: Option<OnlineCpus>,
     online: BTreeSet<Cpu>,
-    /// Those on which events are open.
+    /// CPUs on which events are open.
     present: BTreeMap<Cpu, Presence>,
-    /// Does the plan count every CPU that there was?
+    /// Whether the plan counts every CPU that was online.
     all: bool,
-    /// Times that a CPU of the plan went offline.
+    /// Number of times that a CPU of the plan went offline.
     pub(super) went: u64,
-    /// Times that a CPU came online on which nothing counts: the kernel refuses to open its events.
+    /// Number of times that a CPU came online on which nothing counts: the kernel refuses to open its events.
     pub(super) came: u64,
 }
 
-/// What has changed since the last look.
+/// Changes since the last look.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Changes {
     went: Vec<Cpu>,
     back: Vec<Cpu>,
-    /// Those that were not online when counting began, where every CPU counts.
+    /// CPUs that were not online when counting began, if every CPU counts.
     new: Vec<Cpu>,
 }
 
@@ -49,25 +50,26 @@ impl Hotplug {
         Self { list: OnlineCpus::open(root).ok(), online, present, all, went: 0, came: 0 }
     }
 
-    /// Time that planned CPUs were without events, in ns, so far.
+    /// Returns the time for which planned CPUs were without events, in ns, so far.
     pub(super) fn uncovered(&self) -> Vec<(Cpu, u64)> {
         let times = self.present.iter().map(|(&cpu, presence)| (cpu, presence.uncovered_ns));
         times.filter(|&(_, uncovered_ns)| uncovered_ns > 0).collect()
     }
 
-    /// Is there a CPU whose events are not open?
+    /// Returns whether there is a CPU whose events are not open.
     fn lacks_events(&self) -> bool {
         self.present.values().any(|presence| presence.dummy.is_none())
     }
 
-    /// Accounts the time of every CPU's events; those that were offline and are back, and are not in `changes`.
+    /// Accounts the time of every CPU's events. Returns the CPUs that were offline and are back, and are not
+    /// in `changes`.
     fn went_and_came(&mut self, changes: &Changes) -> Vec<Cpu> {
         let mut both = Vec::new();
         for (&cpu, presence) in &mut self.present {
             let was_here = presence.dummy.is_some();
             let known = changes.went.contains(&cpu) || changes.back.contains(&cpu);
             if presence.look() && self.online.contains(&cpu) && !known {
-                // What could not be opened again is tried again.
+                // Events that could not be opened again are tried again.
                 self.went += u64::from(was_here);
                 both.push(cpu);
             }
@@ -75,7 +77,7 @@ impl Hotplug {
         both
     }
 
-    /// The CPU's events are open again.
+    /// Records that the CPU's events are open again.
     fn is_back(&mut self, cpu: Cpu) {
         if let Some(presence) = self.present.get_mut(&cpu) {
             let refused = !presence.reopen(cpu);
@@ -84,7 +86,7 @@ impl Hotplug {
         }
     }
 
-    /// Did the CPU run when it was last looked at?
+    /// Returns whether the CPU was online at the last look.
     pub(super) fn is_online(&self, cpu: Cpu) -> bool {
         self.online.contains(&cpu)
     }
@@ -111,17 +113,17 @@ impl Hotplug {
     }
 }
 
-/// Whether a CPU has the events that were opened on it, and for how long it had not.
+/// Presence of the events that were opened on a CPU, and the time without them.
 #[derive(Debug)]
 struct Presence {
     /// `None` while its events are not open.
     dummy: Option<Dummy>,
-    /// CLOCK_MONOTONIC up to which time has been accounted, and how long the event had been enabled by then.
+    /// Time of CLOCK_MONOTONIC up to which time is accounted, and the enabled time of the event by then.
     at_ns: u64,
     enabled_ns: u64,
     /// Time without events.
     uncovered_ns: u64,
-    /// The kernel did not let them be opened again.
+    /// Whether the kernel refused to open them again.
     refused: bool,
 }
 
@@ -137,7 +139,7 @@ impl Presence {
         })
     }
 
-    /// Accounts the time since the last look. Are its events gone?
+    /// Accounts the time since the last look. Returns whether its events are gone.
     fn look(&mut self) -> bool {
         let now_ns = monotonic_ns();
         let passed_ns = now_ns.saturating_sub(self.at_ns);
@@ -149,7 +151,7 @@ impl Presence {
         };
         let enabled_ns = read(dummy).unwrap_or(self.enabled_ns);
         let covered_ns = enabled_ns.saturating_sub(std::mem::replace(&mut self.enabled_ns, enabled_ns));
-        // The two clocks differ by a few millionths. An event that is there never has the same time twice.
+        // The two clocks differ by a few millionths. An existing event never has the same time twice.
         if covered_ns + CLOCKS_APART_NS + passed_ns / 1000 >= passed_ns
             || read(dummy).is_some_and(|again| again != enabled_ns)
         {
@@ -160,7 +162,7 @@ impl Presence {
         true
     }
 
-    /// Its events were opened again. May they be?
+    /// Records that its events were opened again. Returns whether the kernel permits that.
     fn reopen(&mut self, cpu: Cpu) -> bool {
         self.look();
         self.dummy = Dummy::open(cpu).ok();
@@ -169,12 +171,12 @@ impl Presence {
     }
 }
 
-/// How far two readings of two clocks are apart without a reason.
+/// Difference between readings of two clocks that needs no reason.
 const CLOCKS_APART_NS: u64 = 1_000_000;
 
 impl TasksSession {
-    /// Notices CPUs that went offline or came back since the last drain; with `and_both` those, too, that did both, for which each is
-    /// interrupted.
+    /// Detects CPUs that went offline or came back since the last drain. With `and_both` also those that did
+    /// both, for which each CPU is interrupted.
     pub(super) fn look_at_cpus(&mut self, and_both: bool) {
         let Some(Ok(online)) = self.hotplug.list.as_ref().map(OnlineCpus::read) else { return };
         let mut changes = self.hotplug.look(&self.header.plan.cpus, &online);

@@ -1,4 +1,4 @@
-//! Reads which interrupt handlers ran, and whom they interrupted.
+//! Reads which interrupt handlers ran, and which owners they interrupted.
 
 use std::{collections::HashMap, fs, path::Path};
 
@@ -17,18 +17,18 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// What was last read.
+/// Last readings of interrupts.
 #[derive(Debug, Default)]
 pub(super) struct SeenInterrupts {
     epoch: u64,
     runs: HashMap<(Cpu, Handler), u64>,
     interrupted: HashMap<u32, (u64, u64)>,
-    /// What drivers call lines.
+    /// Drivers' names of lines.
     lines: HashMap<u32, Option<Word>>,
 }
 
 impl SeenInterrupts {
-    /// What drivers call a line, separated by commas where several share it.
+    /// Returns the drivers' name of a line, with commas if several drivers share it.
     fn name(&mut self, handler: Handler, root: &Path) -> Option<Word> {
         let Handler::Line(number) = handler else { return None };
         let read = || {
@@ -39,7 +39,8 @@ impl SeenInterrupts {
         self.lines.entry(number).or_insert_with(read).clone()
     }
 
-    /// How often a program on handlers ran so far on all CPUs; `None` of any other program, and where handlers do not count.
+    /// Returns the number of runs of a program on handlers so far, on all CPUs; `None` for any other program,
+    /// and if handlers are not counted.
     pub(super) fn runs_of(&self, program: &str) -> Option<u64> {
         if self.runs.is_empty() || program::INTERRUPTS.iter().all(|(name, _)| *name != program) {
             return None;
@@ -59,7 +60,8 @@ impl SeenInterrupts {
 }
 
 impl TasksSession {
-    /// Handlers that ran since they were last read, and what they did to nobody who counts.
+    /// Returns the handlers that ran since they were last read, and the time in which they interrupted no
+    /// counted owner.
     pub(super) fn handler_rows(&mut self) -> (Vec<HandlerRow>, Vec<SpareInterruptsRow>) {
         if self.header.plan.interrupts.is_no() || self.has_stopped(Work::Interrupts) {
             return (Vec::new(), Vec::new());
@@ -97,14 +99,14 @@ impl TasksSession {
         (handlers, spare)
     }
 
-    /// The handler at a place of a CPU's row, plus 1; `None` of 0.
+    /// Returns the handler at a place of a CPU's row. `place` is the place plus 1; `None` for 0.
     pub(super) fn handler(map: &Mapped<Interrupts>, cpu: u32, place: u32) -> Option<Handler> {
         let place = place.checked_sub(1)?;
         let row = if (cpu as usize) < map.len() { map.read(cpu as usize) } else { return None };
         Handler::at(place, row.handlers.get(place as usize)?.line)
     }
 
-    /// Owners whose tasks were interrupted since that was last read.
+    /// Returns the owners whose tasks were interrupted since the last read.
     pub(super) fn interrupted_rows(&mut self) -> Vec<InterruptedRow> {
         if self.header.plan.interrupts.is_no() || self.has_stopped(Work::Interrupts) {
             return Vec::new();
@@ -127,15 +129,15 @@ impl TasksSession {
         rows
     }
 
-    /// Takes handlers for over that ran when their programs were detached: of no late tick it can be said any more that one had the CPU.
-    /// Only when no program is there that writes the same.
+    /// Marks handlers as ended that ran when their programs were detached: late ticks can no longer be
+    /// attributed to a handler. To be called only when no program writes the same word.
     pub(super) fn end_handlers(&self) {
         for cpu in &self.header.plan.cpus {
             self.object.maps.interrupts.write_word(cpu.0 as usize, DEPTH_WORD, 0);
         }
     }
 
-    /// Forgets what was last read of freed slots, whose rows are clear.
+    /// Drops the last readings of freed slots, whose rows are clear.
     pub(super) fn forget_interrupted(&mut self, freed: &[u32]) {
         for slot in freed {
             self.interrupts.interrupted.remove(slot);

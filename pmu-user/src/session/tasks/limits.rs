@@ -10,8 +10,8 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// Limits of cgroups as they are now: all of them of cgroups that are targets or have rows; of those above, and of the cgroups of processes
-/// that are targets, limits of I/O.
+/// Returns the present limits of cgroups: all limits of cgroups that are targets or have rows. Of those
+/// above, and of the cgroups of target processes, it returns the limits of I/O.
 pub(super) fn read(plan: &Plan, layout: &Layout, root: &Path) -> Vec<LimitsRow> {
     let own: Vec<Cgroup> = cgroups(plan, layout).into_iter().take(MOST).collect();
     let is_own: BTreeSet<Untrusted> = own.iter().map(|cgroup| cgroup.path.clone()).collect();
@@ -20,7 +20,7 @@ pub(super) fn read(plan: &Plan, layout: &Layout, root: &Path) -> Vec<LimitsRow> 
     let above = paths.flat_map(|path| ancestors(path.as_bytes()).map(Untrusted::new));
     let others: BTreeSet<Untrusted> = above.chain(of_processes.iter().cloned()).collect();
     let others = others.into_iter().filter(|path| !is_own.contains(path)).take(MOST);
-    // One that is in a v1 hierarchy alone has no id.
+    // A cgroup in a v1 hierarchy alone has no id.
     let others = others.map(|path| Cgroup { id: CgroupId(layout.id_at(&path)), path });
     let row = |now, cgroup: Cgroup| {
         let io = layout.io_limits(&cgroup, root);
@@ -31,7 +31,7 @@ pub(super) fn read(plan: &Plan, layout: &Layout, root: &Path) -> Vec<LimitsRow> 
     rows.filter(|row| !row.now.is_empty() || !row.io.is_empty()).collect()
 }
 
-/// Paths of the cgroups of processes that are targets, in the hierarchies that limit I/O.
+/// Returns the paths of the cgroups of target processes, in the hierarchies that limit I/O.
 fn of_processes(plan: &Plan, layout: &Layout, root: &Path) -> BTreeSet<Untrusted> {
     let of = |process: &str| {
         let text = fs::read(root.join(format!("proc/{process}/cgroup"))).unwrap_or_default();

@@ -1,9 +1,9 @@
-//! What user space could not keep.
+//! Losses of user space.
 
 use super::TasksSession;
 use crate::drain::TARGET_UNSEEN;
 
-/// Reasons for losses that only user space knows, beside [`pmu_common::loss::NAMES`].
+/// Reasons for losses that only user space records, in addition to [`pmu_common::loss::NAMES`].
 pub const USER_LOSSES: [&str; 10] = [
     "cpu_not_flushed",
     "record_unreadable",
@@ -18,12 +18,12 @@ pub const USER_LOSSES: [&str; 10] = [
 ];
 
 impl TasksSession {
-    /// Reads how many runs of programs the kernel left out so far: a system call a program.
+    /// Reads the number of program runs that the kernel skipped so far: one system call per program.
     pub(super) fn read_missed_runs(&mut self) {
         self.missed_runs = self.object.loaded.missed_runs().iter().map(|(_, count)| count).sum();
     }
 
-    /// What was lost so far, by reason.
+    /// Returns the losses so far, by reason.
     pub(super) fn user_losses(&self) -> Vec<(String, u64)> {
         let losses = [
             self.lost_flushes,

@@ -1,4 +1,4 @@
-//! Tasks of one run: opens what the plan says, starts it, drains it, and closes it by being dropped.
+//! Tasks of one run: opens what the plan names, starts it, drains it, and closes it on drop.
 
 mod budget;
 mod changed;
@@ -46,20 +46,20 @@ use crate::{
     symbol::{Named, Naming, Samples, Symbols},
 };
 
-/// Everything that is open of tasks during a run.
+/// Everything that is open for tasks during a run.
 pub(in crate::session) struct TasksSession {
-    /// What is known before the first drain.
+    /// Facts that are known before the first drain.
     pub header: TasksHeader,
-    /// What cannot be measured here, and why.
+    /// Parts that cannot be measured here, with the reason.
     pub missing: Vec<Absent>,
     machine: Arc<Machine>,
     object: Object,
     /// Sampling events, by event and CPU.
     samplers: Vec<Vec<Sampler>>,
-    /// What holds the programs of tracepoints.
+    /// Counters that hold the programs of tracepoints.
     anchors: Vec<Counter>,
     rotations: Vec<Rotation>,
-    /// What owners counted in slices that ended since the last drain.
+    /// Counts of owners in slices that ended since the last drain.
     slices: Vec<SliceRow>,
     hotplug: Hotplug,
     ring: AsyncFd<Ring>,
@@ -68,25 +68,25 @@ pub(in crate::session) struct TasksSession {
     symbols: Symbols,
     ring_reader: RingReader,
     meter: Option<Meter>,
-    /// `None` where counting may cost what it costs.
+    /// `None` if the cost of counting is not limited.
     budget: Option<Budget>,
-    /// Which hot-address table the programs write.
+    /// Number of the hot-address table that the programs write.
     table: u32,
     seen_changes: Vec<Changes>,
-    /// How many rows had changed at the last drain.
+    /// Number of rows that had changed at the last drain.
     changed_rows: usize,
     lost_flushes: u64,
     lost_readings: u64,
-    /// As they were last read.
+    /// Skipped program runs, as last read.
     missed_runs: u64,
-    /// When what is slow was read last.
+    /// Time of the last slow read.
     rarely: Option<Instant>,
     lost_waits: u64,
-    /// Cgroups that a name means and for which there was no room among the targets.
+    /// Cgroups that match a name and for which there was no room among the targets.
     lost_targets: u64,
     /// Time off the CPU by slot, as it was last read.
     seen_off_cpu: Vec<OffCpu>,
-    /// What seldom happens by slot, likewise.
+    /// Rare events by slot, likewise.
     seen_rare: Vec<Rare>,
     interrupts: SeenInterrupts,
     ticks: u64,
@@ -95,12 +95,13 @@ pub(in crate::session) struct TasksSession {
     targets: Targets,
     limited: Limited,
     pressures: Pressures,
-    /// What the kernel had accounted before anything was counted.
+    /// The kernel's accounts before anything was counted.
     before: TasksDrain,
-    /// What every CPU was told last: see [`CpuCount::counted`](pmu_common::cpu::CpuCount::counted).
+    /// Word that was last written to every CPU: see
+    /// [`CpuCount::counted`](pmu_common::cpu::CpuCount::counted).
     counted: u64,
     unseen: u64,
-    /// When the last samples were taken (CLOCK_MONOTONIC); `None` while they are.
+    /// Time of the last samples (CLOCK_MONOTONIC); `None` while they are taken.
     samples_ended_ns: Option<u64>,
     root: PathBuf,
 }
@@ -116,8 +117,8 @@ impl TasksSession {
         Ok(self.object.maps.add_target(u64::from(pid), TARGET_FROM_EXEC)?)
     }
 
-    /// Makes the state of the tasks that are there, so that starting takes no time, and reads what the kernel has accounted until now.
-    /// What was told until then is dropped.
+    /// Makes the state of the existing tasks, so that starting takes no time, and reads the kernel's accounts
+    /// up to now. Records up to then are dropped.
     ///
     /// # Errors
     ///
@@ -140,7 +141,7 @@ impl TasksSession {
         Ok(())
     }
 
-    /// Starts counting. `launched` is when this process began, for what starting cost.
+    /// Starts counting. `launched`: the time at which this process began, for the cost of starting.
     ///
     /// # Errors
     ///
@@ -164,7 +165,8 @@ impl TasksSession {
         Ok(())
     }
 
-    /// The first drain: what the CPUs' rows hold before counting is not ours, nor what the kernel had accounted.
+    /// Returns the first drain. The contents of the CPUs' rows and the kernel's accounts before counting
+    /// belong to no interval.
     ///
     /// # Errors
     ///
@@ -190,9 +192,9 @@ impl TasksSession {
         self.want_next_slices();
         self.flush();
         let now_ns = monotonic_ns();
-        // At once: what is taken from here on is the next interval's.
+        // At once: what is taken from here on belongs to the next interval.
         let (sampled, cpus) = (self.sampling_readings(), self.cpu_rows());
-        // The ring first: it brings the paths of cgroups that may be gone already.
+        // The ring buffer first: it has the paths of cgroups that may be gone already.
         self.read_ring();
         let written = if occasion.is_an_end() { Written::All } else { self.take_marks() };
         let owners = self.owners.look(&self.object.maps, &written, self.header.started_ns);
@@ -227,7 +229,7 @@ impl TasksSession {
             ..TasksDrain::default()
         };
         self.targets.see(&drain);
-        // Before slots are used again.
+        // Before slots are reused.
         let samples = self.take_samples(&drain);
         self.free_slots(now_ns)?;
         drain.located = self.symbols.locate(samples);
@@ -244,7 +246,7 @@ impl TasksSession {
         Ok(drain)
     }
 
-    /// Takes the samples since the last drain, and the kernel's code that the gaps of this one ended in.
+    /// Takes the samples since the last drain, and the kernel code in which the gaps of this one ended.
     fn take_samples(&mut self, drain: &TasksDrain) -> Samples {
         Samples {
             hot: self.hot_rows(),
@@ -254,7 +256,7 @@ impl TasksSession {
         }
     }
 
-    /// Offers slots again whose owners have ended, and which have been read.
+    /// Offers slots again whose owners have ended and whose rows have been read.
     fn free_slots(&mut self, now_ns: u64) -> Result<(), SessionError> {
         let pressed = std::mem::take(&mut self.ring_reader.pressed);
         let strides = (self.machine.cpu.possible, self.header.plan.events());
@@ -269,13 +271,13 @@ impl TasksSession {
         Ok(Owners::offer(&mut self.object.maps, &freed)?)
     }
 
-    /// When something is to be done between two drains.
+    /// Returns the time at which something is to be done between two drains.
     pub(super) fn due(&self) -> Option<Instant> {
         let cost = self.meter.as_ref().and_then(Meter::due);
         self.turn_due().into_iter().chain(cost).min()
     }
 
-    /// Does what is due.
+    /// Performs what is due.
     pub(super) fn turn(&mut self) {
         self.take_turns();
         if let Some(meter) = &mut self.meter {
@@ -290,8 +292,8 @@ impl TasksSession {
     /// As for [`TasksSession::drain`].
     pub(super) fn finish(&mut self) -> Result<TasksDrain, SessionError> {
         self.end_turns();
-        // Between the last reading of the counters and that of the samples none may be taken. One that the kernel does not stop
-        // ends with its descriptor.
+        // No sample may be taken between the last reading of the counters and that of the samples. A counter
+        // that the kernel does not stop ends with its descriptor.
         let _ = self.stop_samplers();
         self.samples_ended_ns = Some(monotonic_ns());
         self.read_ring();
@@ -303,7 +305,8 @@ impl TasksSession {
         self.unseen = self.targets.unseen().count() as u64;
         last.losses = self.user_losses();
         self.count(0);
-        // Names and the report take a while, in which programs would run for nothing. Those that cannot be detached end with the object.
+        // Names and the report take a while, in which programs would run for nothing. Those that cannot be
+        // detached end with the object.
         let _ = self.object.detach();
         self.samplers.clear();
         self.stop_turns();
@@ -311,7 +314,7 @@ impl TasksSession {
         Ok(last)
     }
 
-    /// Has the CPUs count, and ask again about tasks that were no targets, unless it is 0.
+    /// Makes the CPUs count, and check tasks again that were not targets, unless the word is 0.
     fn count(&mut self, word: u64) {
         self.counted = word;
         for cpu in &self.header.plan.cpus {
@@ -319,7 +322,7 @@ impl TasksSession {
         }
     }
 
-    /// Waits until the ring buffer holds something, and takes it. Did it say that slots run short?
+    /// Waits until the ring buffer holds something, and takes it. Returns whether slots run short.
     pub(super) async fn told(&mut self) -> Result<bool, SessionError> {
         let ready = |result: io::Result<_>| {
             result.map_err(|error| SessionError::Io("cannot watch the ring buffer", error))
@@ -329,28 +332,28 @@ impl TasksSession {
         Ok(self.ring_reader.pressed)
     }
 
-    /// From now on names of functions come with drains, too.
+    /// Makes names of functions come with drains, too, from now on.
     pub(super) fn name_as_it_goes(&mut self) {
         self.symbols.name_as_it_goes();
     }
 
-    /// From now on names of functions come with the drains whose samples hit them.
+    /// Makes names of functions come with the drains whose samples hit them, from now on.
     pub(super) fn name_with_drains(&mut self) {
         self.symbols.name_with_drains();
     }
 
-    /// Looks up the names of what was hot, once everything else is safe.
+    /// Looks up the names of hot code, once everything else is safe.
     pub(super) fn name(&mut self, takes_long: impl FnOnce(&Naming)) -> Names {
         let Named { names, located } = self.symbols.name_all(takes_long);
         Names { names, located, cost: self.cost() }
     }
 
-    /// What others see of that.
+    /// Returns the state of naming that other threads see.
     pub(super) fn naming(&self) -> Arc<Naming> {
         self.symbols.naming()
     }
 
-    /// What this process has cost, and the one that names functions; nothing where cost is not measured.
+    /// Returns the cost of this process and of the one that names functions; zero if cost is not measured.
     fn cost(&self) -> Cost {
         let Some(meter) = &self.meter else { return Cost::default() };
         let mut cost = meter.process();
@@ -358,18 +361,18 @@ impl TasksSession {
         cost
     }
 
-    /// Where the kernel says the time of the counted CPUs went.
+    /// Returns the kernel's account of the time of the counted CPUs.
     fn times(&self) -> Vec<(Cpu, Times)> {
         let times = cpu::times(&self.root).unwrap_or_default();
         times.into_iter().filter(|(cpu, _)| self.header.plan.cpus.contains(cpu)).collect()
     }
 
-    /// What limits of CPU time did so far.
+    /// Returns the throttling by limits of CPU time so far.
     fn throttling(&mut self) -> Vec<ThrottlingRow> {
         self.limited.read(&self.header.plan, &self.machine.cgroups, &self.root)
     }
 
-    /// Limits of the cgroups that are targets.
+    /// Returns the limits of the target cgroups.
     fn limits(&self) -> Vec<LimitsRow> {
         limits::read(&self.header.plan, &self.machine.cgroups, &self.root)
     }

@@ -1,17 +1,18 @@
-//! Why everything is read, and how much of it that is slow.
+//! Occasions of a drain, and the slow reads at each.
 
 use std::time::{Duration, Instant};
 
 use super::TasksSession;
 
-/// How often at most what is slow is read, where ticks come sooner: runs of programs that the kernel left out, pressure of cgroups, whether a
-/// CPU was away, each of which takes system calls. The shortest window in which the kernel watches pressure.
+/// Shortest interval between slow reads, if ticks come sooner: skipped program runs, pressure of cgroups, and
+/// whether a CPU was away, each of which takes system calls. It is the shortest window in which the kernel
+/// watches pressure.
 const SLOW_EVERY: Duration = Duration::from_millis(500);
 
-/// Why everything is read.
+/// Occasion of a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::session) enum Occasion {
-    /// Counting begins: what is there is not ours.
+    /// Counting begins. What is there does not count.
     Begin,
     /// A tick is due.
     Tick,
@@ -28,7 +29,7 @@ impl Occasion {
 }
 
 impl TasksSession {
-    /// Is what is slow to be read, too? Then it is not for some time from `now` on.
+    /// Returns whether slow reads are due, too. If so, they are not due for some time from `now` on.
     pub(super) fn is_time_for_what_is_slow(&mut self, occasion: Occasion, now: Instant) -> bool {
         let waits = self.rarely.is_some_and(|last| now.duration_since(last) < SLOW_EVERY);
         let is = occasion.is_an_end() || occasion == Occasion::Tick && !waits;

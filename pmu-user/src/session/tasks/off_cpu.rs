@@ -1,4 +1,4 @@
-//! Reads for how long tasks were off the CPU: waits that are over, and those that last.
+//! Reads the time for which tasks were off the CPU: waits that are over, and those that last.
 
 use std::mem::offset_of;
 
@@ -11,12 +11,12 @@ const STARTED_WORD: usize = offset_of!(Control, started_ns) / 8;
 const UNTIL_WORD: usize = offset_of!(Control, until_ns) / 8;
 
 impl TasksSession {
-    /// Tells the programs when counting begins: what came before is not ours.
+    /// Writes the start of counting for the programs: what came before does not count.
     pub(super) fn write_started(&self) {
         self.object.maps.control.write_word(0, STARTED_WORD, self.header.started_ns);
     }
 
-    /// Sums of owners that have changed since they were last read, of waits up to `until_ns`.
+    /// Returns the sums of owners that have changed since they were last read, of waits up to `until_ns`.
     pub(super) fn off_cpu_rows(&mut self, until_ns: u64) -> Vec<OffCpuRow> {
         if self.header.plan.off_cpu == request::OffCpu::No {
             return Vec::new();
@@ -41,7 +41,7 @@ impl TasksSession {
         rows
     }
 
-    /// Forgets what was last read of freed slots, whose rows are clear.
+    /// Drops the last readings of freed slots, whose rows are clear.
     pub(super) fn forget_off_cpu(&mut self, freed: &[u32]) {
         if self.header.plan.off_cpu == request::OffCpu::Yes {
             freed.iter().for_each(|&slot| self.seen_off_cpu[slot as usize] = OffCpu::ZERO);

@@ -1,4 +1,5 @@
-//! Stacks of tasks that block: joins what the programs send when a task blocks and when it is able to run again.
+//! Stacks of tasks that block: joins the records that the programs send when a task blocks and when it is
+//! able to run again.
 
 use std::collections::HashMap;
 
@@ -9,12 +10,13 @@ use crate::{
     symbol::{Entered, OffCpuStack, OffCpuSum},
 };
 
-/// Waits whose stacks were taken.
+/// Waits for which a stack was taken.
 #[derive(Debug, Default)]
 pub(super) struct OffCpuStacks {
-    /// Those that last, by thread. A task waits for one thing at a time, so there are never more than tasks.
+    /// Lasting waits, by thread. A task waits for one thing at a time, so there are never more waits than
+    /// tasks.
     lasting: HashMap<u32, Wait>,
-    /// Those that ended since the last drain.
+    /// Waits that ended since the last drain.
     over: HashMap<Stack, Vec<(u64, OffCpuSum)>>,
 }
 
@@ -35,7 +37,7 @@ struct Wait {
 }
 
 impl OffCpuStacks {
-    /// A task blocks. Where the end of its last wait was lost, so is that wait.
+    /// Begins the wait of a task that blocks. If the end of its last wait was lost, so is that wait.
     pub(super) fn begin(
         &mut self,
         slot: SlotId,
@@ -47,14 +49,14 @@ impl OffCpuStacks {
         self.lasting.insert(tid, Wait { stack, thinning, since_ns });
     }
 
-    /// A task was blocked for so long.
+    /// Ends the wait of a task that was blocked for this long.
     pub(super) fn end(&mut self, &ring::Unblocked { tid, blocked_ns, .. }: &ring::Unblocked) {
         if let Some(wait) = self.lasting.remove(&tid) {
             self.add(wait, blocked_ns);
         }
     }
 
-    /// The run ends at `now_ns` (CLOCK_MONOTONIC): what lasts counts up to there.
+    /// Ends all waits with the run, at `now_ns` (CLOCK_MONOTONIC): lasting waits count up to there.
     pub(super) fn end_all(&mut self, now_ns: u64) {
         for wait in std::mem::take(&mut self.lasting).into_values() {
             let blocked_ns = now_ns.saturating_sub(wait.since_ns);
@@ -63,13 +65,14 @@ impl OffCpuStacks {
     }
 
     fn add(&mut self, Wait { stack, thinning, since_ns }: Wait, blocked_ns: u64) {
-        // It stands for so many, and was taken by chance: the variance of one such estimate is n (n - 1) times its square.
+        // The wait stands for this many, and was taken by chance: the variance of one such estimate is n (n -
+        // 1) times its square.
         let (number, ns) = (f64::from(thinning).exp2(), blocked_ns as f64);
         let sum = OffCpuSum { waits: 1, ns: number * ns, variance: number * (number - 1.0) * ns * ns };
         self.over.entry(stack).or_default().push((since_ns, sum));
     }
 
-    /// Waits that ended since this was last asked.
+    /// Returns the waits that ended since the last call.
     pub(super) fn take(&mut self) -> Vec<OffCpuStack> {
         let over = self.over.drain();
         over.map(|(Stack { slot, tgid, kernel, user, entered }, waits)| OffCpuStack {
@@ -128,7 +131,7 @@ mod tests {
     fn a_wait_that_lasts_when_the_run_ends_counts_up_to_there() {
         let mut stacks = OffCpuStacks::default();
         begin(&mut stacks, 70, 0, 100);
-        // The end of the first was lost.
+        // The end of the first wait was lost.
         begin(&mut stacks, 70, 0, 300);
         stacks.end_all(1_000);
         assert_eq!(times(&mut stacks), [OffCpuTime { waits: 1, ns: 700, deviation_ns: 0 }]);

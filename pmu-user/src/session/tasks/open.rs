@@ -1,4 +1,4 @@
-//! Opens what a plan says: programs, targets, events. Nothing counts yet.
+//! Opens what a plan names: programs, targets, events. Nothing counts yet.
 
 use std::{
     collections::HashSet,
@@ -42,7 +42,7 @@ use crate::{
     symbol::Symbols,
 };
 
-/// Functions of the kernel that the programs, and what is missing, need to know.
+/// Functions of the kernel that the programs, and the list of what is missing, depend on.
 const FUNCTIONS: [&[&str]; 2] = [&kernel_symbols::TICK, &kernel_symbols::CLOCK];
 
 impl TasksSession {
@@ -51,7 +51,7 @@ impl TasksSession {
     ///
     /// # Errors
     ///
-    /// The kernel refused something; the error knows what would help.
+    /// The kernel refused something. The error says what would help.
     pub(in crate::session) fn open(
         mut plan: Plan,
         machine: Arc<Machine>,
@@ -119,7 +119,7 @@ impl TasksSession {
     }
 }
 
-/// What is known before counting starts.
+/// Returns what is known before counting starts.
 fn header(plan: Plan, object: &Object) -> TasksHeader {
     TasksHeader {
         started_ns: 0,
@@ -133,7 +133,8 @@ fn header(plan: Plan, object: &Object) -> TasksHeader {
     }
 }
 
-/// Opens the counters per owner. Where nobody asked for them, the rest can be had without: CPUs without a slice count nothing.
+/// Opens the counters per owner. If they were not requested, a failure leaves only them out: CPUs without a
+/// slice count nothing.
 fn open_counters(
     plan: &mut Plan,
     object: &Object,
@@ -148,11 +149,12 @@ fn open_counters(
     }
 }
 
-/// Functions of the kernel that are being found: on threads, because reading kallsyms takes as long as loading the programs.
+/// Functions of the kernel that are being looked up, on threads, because reading kallsyms takes as long as
+/// loading the programs.
 struct Functions {
     /// Addresses of [`FUNCTIONS`], zeros where they are not known.
     timers: JoinHandle<[u64; FUNCTIONS.len()]>,
-    /// Where the iterators of the tracepoints that are sampled lie, by event; `None` where there is no tracepoint.
+    /// Address ranges of the iterators of sampled tracepoints, by event; `None` if there is no tracepoint.
     iterators: Option<JoinHandle<Vec<Range<u64>>>>,
 }
 
@@ -179,14 +181,15 @@ impl Functions {
     }
 }
 
-/// Name of the function that calls the probes of a tracepoint where there are several (include/linux/tracepoint.h, `DECLARE_TRACE`).
+/// Returns the name of the function that calls the probes of a tracepoint if there are several
+/// (include/linux/tracepoint.h, `DECLARE_TRACE`).
 fn iterator(event: &Sampling) -> String {
     let name = event.event.split(':').nth(1).filter(|_| event.is_tracepoint());
     name.map(|name| format!("__traceiter_{name}")).unwrap_or_default()
 }
 
-/// Writes the address range of each tracepoint's iterator, which is not the caller of the tracepoint, and marks tracepoints of system calls: on
-/// every possible CPU, as one may come online later.
+/// Writes the address range of each tracepoint's iterator, which is not the caller of the tracepoint, and
+/// marks tracepoints of system calls. It writes them for every possible CPU, as one may come online later.
 fn set_iterators(object: &Object, plan: &Plan, iterators: &[Range<u64>]) {
     for (event, found) in iterators.iter().enumerate() {
         let of_user = plan.sampling[event].is_of_system_call();
@@ -198,16 +201,16 @@ fn set_iterators(object: &Object, plan: &Plan, iterators: &[Range<u64>]) {
     }
 }
 
-/// The ring buffer's reader; once.
+/// Returns the ring buffer's reader. To be called once.
 fn watched_ring(object: &mut Object) -> Result<AsyncFd<Ring>, SessionError> {
     let ring = object.maps.take_ring().expect("the ring buffer is taken once, here");
     ring.watch().map_err(|error| SessionError::Io("cannot watch the ring buffer", error))
 }
 
-/// Descriptors of events that a plan takes.
+/// Returns the number of event descriptors that a plan takes.
 fn descriptors(plan: &Plan, machine: &Machine) -> u64 {
     let counters = plan.turns.iter().map(Multiplexing::descriptors).sum::<usize>() + plan.events() as usize;
-    // One more tells whether the CPU still has them, and one of what is mapped.
+    // One more shows whether the CPU still has them, and another one reports mappings.
     ((counters + 1) * plan.cpus.len() + machine.cpu.online.len()) as u64
 }
 
@@ -219,7 +222,7 @@ fn offer_slots(object: &mut Object, slots: u32) -> Result<(), SessionError> {
     Ok(())
 }
 
-/// Binds a program to every sampling event. Returns what holds those of tracepoints.
+/// Binds a program to every sampling event. Returns the counters that hold those of tracepoints.
 fn bind(
     object: &mut Object,
     plan: &Plan,
@@ -238,7 +241,8 @@ fn bind(
     Ok(anchors)
 }
 
-/// Follows processes; where samples want names, by what the kernel tells of mappings. Why that is not to be had, if it is not.
+/// Follows processes. If samples need names, the kernel's records of mappings are followed. Returns the
+/// reason if these are not available.
 fn listen(plan: &Plan, machine: &Machine) -> (Symbols, Option<Absent>) {
     let mut symbols = Symbols::default();
     if plan.sampling.is_empty() && !plan.takes_off_cpu_stacks() {
@@ -252,17 +256,19 @@ fn listen(plan: &Plan, machine: &Machine) -> (Symbols, Option<Absent>) {
     (symbols, deaf)
 }
 
-/// Tells the programs which tasks are wanted. Before they are attached: a task is judged when it is first met.
+/// Adds the target tasks to the programs' maps. This comes before they are attached: a task is judged when it
+/// is first seen.
 fn add_tasks(object: &mut Object, plan: &Plan) -> Result<(), LoadError> {
     let (Target::Processes(ids) | Target::Threads(ids)) = &plan.target else { return Ok(()) };
     ids.iter().try_for_each(|&id| object.maps.add_target(u64::from(id), 0))
 }
 
-/// Tells the programs which cgroups are wanted, before counting: a cgroup is judged when something is first counted in
-/// it. Once they are attached they find new ones below those they know, so it is over when a look finds nothing new.
+/// Adds the target cgroups to the programs' maps, before counting: a cgroup is judged when something is first
+/// counted in it. Once attached, the programs find new cgroups below those they have. It is over when a look
+/// finds nothing new.
 fn add_cgroups(object: &mut Object, plan: &Plan, machine: &Machine) -> Result<(), LoadError> {
     let Target::Cgroups(targets) = &plan.target else { return Ok(()) };
-    // By their paths, one that is made again is known before anybody can enter it.
+    // By its path, a cgroup that is created again is known before any task can enter it.
     targets.iter().try_for_each(|target| object.maps.add_target(PathKey::of(target.path.as_bytes()), 0))?;
     if plan.descend == Descend::No {
         return targets.iter().try_for_each(|target| object.maps.add_target(target.id.0, 0));
@@ -282,7 +288,8 @@ fn add_cgroups(object: &mut Object, plan: &Plan, machine: &Machine) -> Result<()
     }
 }
 
-/// Tells the running programs which timers to watch: the tick's function, which is returned, and the sampling clock's.
+/// Writes the timers that the running programs watch: the tick's function, which is returned, and the
+/// sampling clock's.
 fn set_timers(object: &Object, [tick, clock]: [u64; 2]) -> u64 {
     const TICK_WORD: usize = std::mem::offset_of!(Control, tick_function) / 8;
     const CLOCK_WORD: usize = std::mem::offset_of!(Control, clock_function) / 8;

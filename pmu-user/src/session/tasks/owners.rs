@@ -1,4 +1,4 @@
-//! Who counts in which slot, and for how long: slots are used again after their owner has ended.
+//! Owners of slots. A slot is used again after its owner has ended.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -24,20 +24,22 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// How long an ended owner keeps its slot: its last task may still be on its way out.
+/// Time for which an ended owner keeps its slot: its last task may still be exiting.
 const GRACE_NS: u64 = 1_000_000_000;
-/// The same when slots run short.
+/// The same time when slots run short.
 const GRACE_UNDER_PRESSURE_NS: u64 = 50_000_000;
-/// How long a process keeps its slot because there still is one of its id: another may have that by now.
+/// Time for which a process keeps its slot because its id is still in use: another process may have that by
+/// now.
 const TEARDOWN_MAX_NS: u64 = 30_000_000_000;
 
-/// Paths of cgroups that are kept, those of gone ones included; where that many exist, twice as many as do. A tick may bring more.
+/// Paths of cgroups that are kept, including those of gone ones. The limit rises to twice the number of
+/// existing ones. A tick may bring more.
 const PATHS_MAX: usize = 16_384;
 
-/// The words of a row that tell whether it has changed: a name changes only with the program.
+/// Words of a row that show whether it has changed: a name changes only with the program.
 const ID_WORD: usize = offset_of!(Row, key) / 8;
 const ENDED_WORD: usize = offset_of!(Row, ended_ns) / 8;
-/// Its lower half.
+/// Word with the number of executions in its lower half.
 const EXECS_WORD: usize = offset_of!(Row, execs) / 8;
 
 /// The lives of slots.
@@ -47,23 +49,23 @@ pub(super) struct Owners {
     layout: Layout,
     /// Paths of cgroups by id.
     paths: HashMap<u64, Untrusted>,
-    /// How many of them make it worth to forget those of gone cgroups.
+    /// Number of paths beyond which those of gone cgroups are dropped.
     paths_max: usize,
-    /// Rows as last seen, and how often each slot has been used before: of slots up to the highest that was in use. They are given lowest
-    /// first, so beyond it is none but for [`Owners::ahead`].
+    /// Rows as last read, and the number of earlier uses of each slot, up to the highest that was in use.
+    /// Slots are given lowest first, so there is none beyond it except [`Owners::ahead`].
     slots: Vec<(Option<Row>, u32)>,
     /// Slots of owners that have ended.
     ended: BTreeSet<usize>,
-    /// Those of them whose rows were not read as they are when they were last to be freed.
+    /// Slots of ended owners with unread changes when they were last to be freed.
     unread: Vec<u32>,
-    /// Slots that there are.
+    /// Number of existing slots.
     slots_max: usize,
-    /// Slots of which each CPU may have taken some, and not told yet whose they are.
+    /// Number of slots that CPUs may have taken without having reported the owner.
     ahead: usize,
 }
 
 impl Owners {
-    /// Of so many slots, which programs on so many CPUs give to owners.
+    /// Returns the owners of this many slots, which programs on this many CPUs give to owners.
     pub(super) fn new(by: By, layout: Layout, slots: u32, cpus: u32) -> Self {
         let mut owners = Self {
             by,
@@ -83,7 +85,7 @@ impl Owners {
         owners
     }
 
-    /// A cgroup was created.
+    /// Records the path of a cgroup that was created.
     pub(super) fn learn_path(&mut self, id: u64, path: Untrusted) {
         self.paths.insert(id, path);
     }
@@ -93,7 +95,7 @@ impl Owners {
         self.paths.extend(list.into_iter().map(|cgroup| (cgroup.id.0, cgroup.path)));
     }
 
-    /// Forgets the paths of cgroups that are gone and have no slot, if there are many.
+    /// Drops the paths of cgroups that are gone and have no slot, if there are many.
     fn forget_paths(&mut self) {
         if self.paths.len() <= self.paths_max {
             return;
@@ -106,7 +108,7 @@ impl Owners {
         self.paths_max = PATHS_MAX.max(2 * self.paths.len());
     }
 
-    /// Cgroups above those in `rows`, parents first.
+    /// Returns the cgroups above those in `rows`, parents first.
     pub(super) fn above(&self, rows: &[OwnerRow]) -> Vec<Owner> {
         let path = |row: &OwnerRow| match &row.owner {
             Owner::Cgroup { path, .. } => Some(path.clone()),
@@ -123,22 +125,22 @@ impl Owners {
         above.into_iter().map(|(path, id)| Owner::cgroup(id, path)).collect()
     }
 
-    /// A slot in its present life.
+    /// Returns a slot in its present life.
     pub(super) fn slot_id(&self, slot: u32) -> SlotId {
         SlotId { slot, generation: self.slots.get(slot as usize).map_or(0, |&(_, generation)| generation) }
     }
 
-    /// Is a slot in use, or the common one?
+    /// Returns whether a slot is in use, or the common one.
     pub(super) fn is_in_use(&self, slot: u32) -> bool {
         slot == SLOT_OTHER || self.slots.get(slot as usize).is_some_and(|(row, _)| row.is_some())
     }
 
-    /// Slots that wait to be freed until their rows have been read, whether or not these are marked; once.
+    /// Takes the slots that are freed once their rows have been read, whether or not these are marked.
     pub(super) fn take_unread(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.unread)
     }
 
-    /// Slots in use, the common one included.
+    /// Returns the slots in use, the common one included.
     pub(super) fn in_use(&self) -> impl Iterator<Item = u32> + '_ {
         let used = |(index, (row, _)): (usize, &(Option<Row>, u32))| {
             (index == 0 || row.is_some()).then_some(index as u32)
@@ -146,7 +148,7 @@ impl Owners {
         self.slots.iter().enumerate().filter_map(used)
     }
 
-    /// Rows of `written` slots that are new or have changed since the last look.
+    /// Returns the rows of `written` slots that are new or have changed since the last look.
     pub(super) fn look(&mut self, maps: &Maps, written: &Written, started_ns: u64) -> Vec<OwnerRow> {
         let mut changed = Vec::new();
         match written.slots() {
@@ -170,7 +172,7 @@ impl Owners {
         }
     }
 
-    /// The row of a slot, if it is new or has changed.
+    /// Returns the row of a slot, if it is new or has changed.
     fn look_at(&mut self, maps: &Maps, slot: usize) -> Option<Row> {
         let id = maps.owners.read_word(slot, ID_WORD);
         if id == 0 || self.is_known(maps, slot, id) {
@@ -187,7 +189,7 @@ impl Owners {
         Some(row)
     }
 
-    /// Is the owner in a slot, with this id, as it was seen last?
+    /// Returns whether the owner in a slot, with this id, is as last seen.
     fn is_known(&self, maps: &Maps, slot: usize, id: u64) -> bool {
         let Some((Some(row), _)) = self.slots.get(slot) else { return false };
         row.key.id == id
@@ -218,8 +220,9 @@ impl Owners {
         OwnerRow { slot: self.slot_id(slot), owner, ended_ns }
     }
 
-    /// Clears the slots of owners that ended long enough ago and of which `is_read` says that all of their counts have been read, and returns
-    /// them: nobody has them until they are offered. Rows of counters need no clearing: those of another slice count as zero.
+    /// Clears the slots of owners that ended long enough ago and of which all counts have been read, as
+    /// `is_read` returns. Returns these slots. They have no owner until they are offered. Rows of counters
+    /// need no clearing: those of another slice count as zero.
     pub(super) fn recycle(
         &mut self,
         maps: &Maps,
@@ -235,7 +238,7 @@ impl Owners {
             if row.is_none_or(|row| row.ended_ns + grace_ns > now_ns) {
                 continue;
             }
-            // What it counted in this slice is not read yet, or what came since its rows were.
+            // Its counts in this slice, or since its rows were read, are not read yet.
             let is_counting = maps.is_counting(slot as u32, cpus);
             if is_counting || self.is_being_torn_down(slot, now_ns) {
                 continue;
@@ -271,14 +274,15 @@ impl Owners {
         freed
     }
 
-    /// Offers slots again of which nothing is left: whoever takes one counts there from then on. The last, which is the lowest, goes on top of
-    /// the stack, so that the slots in use stay together.
+    /// Offers cleared slots again: an owner that takes one counts there from then on. The last, which is the
+    /// lowest, goes on top of the stack, so that the slots in use stay together.
     pub(super) fn offer(maps: &mut Maps, freed: &[u32]) -> Result<(), LoadError> {
         freed.iter().try_for_each(|&slot| maps.offer_slot(slot))
     }
 
-    /// Is the ended process of this slot still giving back its memory? That takes as long as there is much of it, and since Linux
-    /// 6.16 comes after the hook by which we know of its end (kernel/exit.c, `do_exit`).
+    /// Returns whether the ended process of this slot is still giving back its memory. That takes the longer
+    /// the more there is. Since Linux 6.16 it comes after the hook that reports the end (kernel/exit.c,
+    /// `do_exit`).
     fn is_being_torn_down(&self, slot: usize, now_ns: u64) -> bool {
         let Some(row) = self.slots[slot].0.as_ref().filter(|_| self.by != By::Cgroup) else { return false };
         let id = if self.by == By::Thread { row.thread } else { row.key.id as u32 };
@@ -286,11 +290,11 @@ impl Owners {
     }
 }
 
-/// Does a process have a task that is more than a zombie?
+/// Returns whether a process has a task that is more than a zombie.
 fn has_tasks(pid: u32) -> bool {
-    // Nobody tells of those outside of this PID namespace.
+    // Nothing reports processes outside of this PID namespace.
     let Some(pid) = Id::of(pid).here() else { return false };
-    // Most are gone, and the kernel tells that sooner than /proc.
+    // Most are gone, and the kernel reports that sooner than /proc.
     let id = Pid::from_raw(pid.cast_signed());
     if id.is_none_or(|id| test_kill_process(id) == Err(Errno::SRCH)) {
         return false;
@@ -309,7 +313,7 @@ mod tests {
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
         assert!(has_tasks(child.id()) && has_tasks(std::process::id()));
         child.kill().unwrap();
-        // Nobody has waited for it: it is a zombie as soon as it is dead.
+        // The process was not waited for: it is a zombie as soon as it is dead.
         let zombie = (0..500).any(|_| {
             sleep(Duration::from_millis(10));
             !has_tasks(child.id())

@@ -15,20 +15,22 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// Cgroups whose pressure is read at every tick, three files or four each, and whose limits are at both ends.
+/// Cgroups with pressure that is read at every tick, three files or four each, and with limits that are read
+/// at both ends.
 pub(super) const MOST: usize = 64;
 
-/// Whose pressure is read: the host's, where the kernel accounts any, and that of cgroups.
+/// Files of pressure: the host's, if the kernel accounts any, and those of cgroups.
 #[derive(Debug, Default)]
 pub(super) struct Pressures {
     host: Option<PressureFiles>,
-    /// Resources for which tasks of the host stood still since those of cgroups were read.
+    /// Resources for which tasks of the host stalled since the pressure of cgroups was read.
     changed: Vec<&'static str>,
     cgroups: Vec<(Owner, PressureFiles)>,
 }
 
 impl Pressures {
-    /// Opens the files of the host; of the cgroups that are targets; and of the outermost ones, where everything is counted by cgroup.
+    /// Opens the files of the host, of target cgroups, and of the outermost cgroups if everything is counted
+    /// by cgroup.
     pub(super) fn open(plan: &Plan, layout: &Layout, root: &Path, missing: &mut Vec<Absent>) -> Self {
         let Some(host) = PressureFiles::of_host(root) else {
             let why = "the kernel does not account it: it was built without CONFIG_PSI, or psi=0 is on its command line";
@@ -51,10 +53,11 @@ impl Pressures {
         Self { host: Some(host), changed: Vec::new(), cgroups: of_cgroups }
     }
 
-    /// What the kernel accounts so far: of the host, and of cgroups where that is asked for.
+    /// Returns the kernel's accounts so far: of the host, and of cgroups if requested.
     pub(super) fn read(&mut self, of_cgroups: bool) -> Vec<PressureRow> {
         let Some(host) = &mut self.host else { return Vec::new() };
-        // First, so that what a cgroup's tasks do from here on changes the host's next time.
+        // The host first, so that what a cgroup's tasks do from here on changes the host's pressure at the
+        // next read.
         let (so_far, changed) = host.read();
         self.changed.extend(changed);
         let of_host = PressureRow { owner: None, so_far };
@@ -69,7 +72,7 @@ impl Pressures {
     }
 }
 
-/// The cgroups to be read, the outermost first; without the root, which is the host.
+/// Returns the cgroups to be read, the outermost first, without the root, which is the host.
 pub(super) fn cgroups(plan: &Plan, layout: &Layout) -> Vec<Cgroup> {
     let mut found = match &plan.target {
         Target::Cgroups(targets) => targets.clone(),

@@ -1,4 +1,4 @@
-//! Reads what seldom happens to owners: processes that exited, waits for locks.
+//! Reads rare events of owners: exits of processes, waits for locks.
 
 use std::mem::offset_of;
 
@@ -12,7 +12,7 @@ const LOCK_WAITS_WORD: usize = (offset_of!(Owner, rare) + offset_of!(Rare, lock_
 const LOCK_WAIT_NS_WORD: usize = (offset_of!(Owner, rare) + offset_of!(Rare, lock_wait_ns)) / 8;
 
 impl TasksSession {
-    /// Sums of `written` slots that have changed since they were last read.
+    /// Returns the sums of `written` slots that have changed since they were last read.
     pub(super) fn rare_rows(&mut self, written: &Written) -> Vec<RareRow> {
         let slots: Vec<u32> = match written.slots() {
             Some(slots) => slots.filter(|&slot| self.owners.is_in_use(slot)).collect(),
@@ -34,7 +34,7 @@ impl TasksSession {
         rows
     }
 
-    /// A freed slot's row is zero again.
+    /// Resets the last readings of freed slots, whose rows are zero again.
     pub(super) fn forget_rare(&mut self, freed: &[u32]) {
         freed.iter().for_each(|&slot| self.seen_rare[slot as usize] = Rare::ZERO);
     }

@@ -1,4 +1,4 @@
-//! Reads the ring buffer: rare facts, acted on at once, and stacks and gaps, kept for the next drain.
+//! Reader of the ring buffer. Rare records take effect at once; stacks and gaps are kept for the next drain.
 
 use std::collections::HashMap;
 
@@ -28,37 +28,37 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// Stacks that are handed over to be unwound at a time.
+/// Stacks that are passed on to be unwound at a time.
 const COPIES_MAX: usize = 64;
 
-/// Where the time of a stack is in its record.
+/// Position of the time in a stack's record.
 const STACK_TIME: std::ops::Range<usize> = {
     let begin = std::mem::offset_of!(ring::Stack, at_ns);
     begin..begin + size_of::<u64>()
 };
 
-/// What the ring buffer brought since the last drain.
+/// Records of the ring buffer since the last drain.
 #[derive(Debug, Default)]
 pub(super) struct RingReader {
     gaps: Vec<Late>,
-    /// Stacks as they came, byte for byte but for their times, and these.
+    /// Stacks as received, byte for byte except for their times, with these times.
     stacks: HashMap<Box<[u8]>, Vec<u64>>,
-    /// Room for one of them.
+    /// Buffer for one stack.
     stack: Vec<u8>,
     /// Stacks of tasks that block.
     pub(super) off_cpu: OffCpuStacks,
-    /// User stacks that keep what frame pointers gave, since the last drain.
+    /// User stacks that stay as frame pointers gave them, since the last drain.
     pub(super) unwinding: Unwinding,
-    /// Cgroups that are no targets, and when they were made, in ns of CLOCK_MONOTONIC.
+    /// Cgroups that are not targets, with the time of creation in ns of CLOCK_MONOTONIC.
     pub(super) others: Vec<(Cgroup, u64)>,
-    /// Slots ran short.
+    /// Whether slots ran short.
     pub(super) pressed: bool,
-    /// Records that could not be read, in the whole run.
+    /// Number of records that could not be read, in the whole run.
     pub(super) unreadable: u64,
 }
 
 impl RingReader {
-    /// Samples by stack since the last drain.
+    /// Returns the samples by stack since the last drain.
     pub(super) fn take_stacks(&mut self, owners: &Owners) -> Vec<HitStack> {
         let row = |(bytes, times_ns): (Box<[u8]>, Vec<u64>)| match Record::parse(Bytes::from(bytes))? {
             Record::Stack { header, kernel, user } => Some((
@@ -78,7 +78,7 @@ impl RingReader {
         stacks.map(|(row, times_ns)| HitStack { row, times_ns }).collect()
     }
 
-    /// Gaps since the last drain.
+    /// Returns the gaps since the last drain.
     pub(super) fn take_gaps(
         &mut self,
         owners: &Owners,
@@ -92,8 +92,8 @@ impl RingReader {
         self.gaps.drain(..).map(row).collect()
     }
 
-    /// A sample whose user stack is to be unwound, with what belongs to it. If it cannot be, it counts as a sample with
-    /// stacks as they are.
+    /// Returns a sample with a user stack to be unwound, and its data. If it cannot be unwound, it counts as
+    /// a sample with its stacks as they are.
     fn take_copy(&mut self, record: Record, owners: &Owners, symbols: &Symbols) -> Option<Snapshot> {
         let Record::StackCopy { header, copy, kernel, user, stack } = record else { return None };
         let why = match copy.status {
@@ -118,7 +118,7 @@ impl RingReader {
         None
     }
 
-    /// Counts a stack; is it new?
+    /// Counts a stack. Returns whether it is new.
     fn add_stack(&mut self, bytes: &[u8]) -> bool {
         let Some((before, at_ns)) = bytes.get(..STACK_TIME.end).and_then(<[u8]>::split_last_chunk) else {
             return true;

@@ -1,4 +1,5 @@
-//! Opens the sampling events: as exactly as they can be had, and without those that a configuration can do without.
+//! Opens the sampling events, each with the highest available precision. Optional events that the kernel
+//! refuses are left out.
 
 use std::io;
 
@@ -10,21 +11,21 @@ use crate::{
     plan::{Class, Lost, Need, Plan, PlanError, Sampling},
 };
 
-/// An event on a CPU.
+/// A sampling event on a CPU.
 #[derive(Debug)]
 pub(super) struct Sampler {
     pub(super) cpu: Cpu,
     pub(super) counter: Counter,
-    /// What those before it had counted, which their CPU lost when it went offline.
+    /// Counts of earlier counters, which the CPU lost when it went offline.
     before: Count,
 }
 
 impl Sampler {
-    /// What the event has counted on this CPU, however often it was opened.
+    /// Returns the count of the event on this CPU, however often it was opened.
     ///
     /// # Errors
     ///
-    /// The kernel refused, or said something that is no reading.
+    /// The kernel refused, or returned something that is not a reading.
     pub(super) fn read(&self) -> io::Result<Count> {
         let (Count { value, enabled_ns, running_ns }, before) = (self.counter.read()?, self.before);
         Ok(Count {
@@ -35,16 +36,17 @@ impl Sampler {
     }
 }
 
-/// One event, by CPU.
+/// Samplers of one event, by CPU.
 pub(super) type Samplers = Vec<Sampler>;
 
-/// May opening find out that there are fewer events than planned? Then it comes first, since maps depend on their number.
+/// Returns whether opening may leave fewer events than planned. If so, it comes first, since maps depend on
+/// their number.
 pub(super) fn may_shrink(plan: &Plan) -> bool {
     plan.sampling.iter().any(|event| event.need == Need::Optional)
 }
 
-/// Opens every event of the plan on its CPUs, held back. What the kernel refuses of a configuration goes from the plan to
-/// the rows that are lost.
+/// Opens every event of the plan on its CPUs, disabled. Events of a configuration that the kernel refuses
+/// move from the plan to the lost rows.
 pub(super) fn open(plan: &mut Plan) -> Result<Vec<Samplers>, SessionError> {
     let mut opened: Vec<Samplers> = Vec::with_capacity(plan.sampling.len());
     let mut events = Vec::with_capacity(plan.sampling.len());
@@ -84,7 +86,7 @@ fn open_on(event: &Sampling, cpu: Cpu, opened: &[Samplers]) -> Result<Sampler, O
 }
 
 impl TasksSession {
-    /// Takes no more samples. What the counters have counted can still be read.
+    /// Stops taking samples. The counts can still be read.
     ///
     /// # Errors
     ///
@@ -97,7 +99,7 @@ impl TasksSession {
         stopped
     }
 
-    /// Starts the sampling events. On a CPU after the other: on average, samples are taken from the middle on.
+    /// Starts the sampling events, one CPU after the other. On average, samples are taken from the middle on.
     pub(super) fn start_samplers(&mut self) -> Result<(), SessionError> {
         let from_ns = monotonic_ns();
         // Members of a group start with their leader.
@@ -114,12 +116,14 @@ impl TasksSession {
         Ok(())
     }
 
-    /// Up to when samples are taken that are read at `now_ns`, in ns since counting started.
+    /// Returns the time up to which samples are taken that are read at `now_ns`, in ns since counting
+    /// started.
     pub(super) fn samples_until(&self, now_ns: u64) -> Option<u64> {
         Some(self.samples_ended_ns.unwrap_or(now_ns).saturating_sub(self.header.started_ns))
     }
 
-    /// A CPU is back, or new: opens its sampling events. What the kernel refuses stays closed, and coverage says so.
+    /// Opens the sampling events of a CPU that is back, or new. What the kernel refuses stays closed, and
+    /// coverage shows that.
     pub(super) fn reopen_samplers(&mut self, cpu: Cpu) {
         if self.has_stopped(Work::Samples) {
             return;
@@ -127,7 +131,7 @@ impl TasksSession {
         let plan = &self.header.plan;
         for (index, event) in plan.sampling.iter().enumerate().filter(|(_, event)| event.is_on(cpu)) {
             let Ok(new) = open_on(event, cpu, &self.samplers) else { continue };
-            // A tracepoint's program is on every CPU as it is.
+            // A tracepoint's program is on every CPU already.
             let bound =
                 event.is_tracepoint() || self.object.sample_on(index, std::iter::once(&new.counter)).is_ok();
             if !bound {
@@ -143,7 +147,7 @@ impl TasksSession {
         }
         let leaders = plan.sampling.iter().zip(&self.samplers).filter(|(event, _)| event.leader.is_none());
         for sampler in leaders.flat_map(|(_, samplers)| samplers).filter(|sampler| sampler.cpu == cpu) {
-            // Starts nothing that runs.
+            // This starts nothing that runs already.
             let _ = sampler.counter.enable();
         }
     }

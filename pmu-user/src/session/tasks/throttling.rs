@@ -13,22 +13,22 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// Cgroups that are looked at: a file or two are read for each, twice a run.
+/// Number of cgroups that are read: a file or two for each, twice a run.
 const MOST: usize = 4096;
-/// Threads of a target cgroup that are asked for their v1 cgroup.
+/// Number of threads of a target cgroup whose v1 cgroup is read.
 const MOST_THREADS: usize = 256;
 
-/// Cgroups whose limits may hold the targets back.
+/// Cgroups with limits that may throttle the targets.
 #[derive(Debug, Default)]
 pub(super) struct Limited {
     v2: BTreeMap<CgroupId, Cgroup>,
-    /// Paths in the v1 hierarchy that has the controller, where one has.
+    /// Paths in the v1 hierarchy that has the controller, if one has it.
     v1: BTreeSet<Untrusted>,
 }
 
 impl Limited {
-    /// What limits did so far to the cgroups that targets are in or that are above those; to all of them if everything is counted. None
-    /// where no hierarchy has limits of CPU time.
+    /// Returns the throttling so far of the cgroups that targets are in or that are above those, or of all
+    /// cgroups if everything is counted. Empty if no hierarchy has limits of CPU time.
     pub(super) fn read(&mut self, plan: &Plan, layout: &Layout, root: &Path) -> Vec<ThrottlingRow> {
         if layout.limits_cpu_time_v1() {
             return self.read_v1(plan, layout, root);
@@ -38,7 +38,7 @@ impl Limited {
         }
         let mut found = now(plan, layout, root);
         found.truncate(MOST);
-        // What is gone by the end of a run was there at its beginning.
+        // A cgroup that is gone by the end of a run was there at its beginning.
         self.v2.extend(found.into_iter().map(|cgroup| (cgroup.id, cgroup)));
         let row = |cgroup: &Cgroup| {
             let owner = Owner::cgroup(cgroup.id.0, cgroup.path.clone());
@@ -47,7 +47,8 @@ impl Limited {
         self.v2.values().filter_map(row).collect()
     }
 
-    /// The same of the v1 hierarchy. A cgroup of the v2 hierarchy with the same path is taken for the same one.
+    /// Returns the same for the v1 hierarchy. A cgroup of the v2 hierarchy with the same path is taken for
+    /// the same one.
     fn read_v1(&mut self, plan: &Plan, layout: &Layout, root: &Path) -> Vec<ThrottlingRow> {
         let found = now_v1(plan, layout, root);
         self.v1.extend(found.into_iter().take(MOST));
@@ -59,7 +60,7 @@ impl Limited {
     }
 }
 
-/// The cgroups that there are now.
+/// Returns the cgroups that there are now.
 fn now(plan: &Plan, layout: &Layout, root: &Path) -> Vec<Cgroup> {
     let of_process = |process: &str| {
         let text = fs::read(root.join(format!("proc/{process}/cgroup"))).ok()?;
@@ -84,7 +85,7 @@ fn now(plan: &Plan, layout: &Layout, root: &Path) -> Vec<Cgroup> {
     inner.into_iter().chain(above).chain(below).collect()
 }
 
-/// Paths of the cgroups of the v1 hierarchy that there are now.
+/// Returns the paths of the cgroups of the v1 hierarchy that there are now.
 fn now_v1(plan: &Plan, layout: &Layout, root: &Path) -> BTreeSet<Untrusted> {
     let of_process = |process: &str| layout.cpu_path_of(root, process);
     let inner: BTreeSet<Untrusted> = match &plan.target {

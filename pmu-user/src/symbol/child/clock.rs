@@ -1,6 +1,7 @@
-//! Time of the symbolizer process as deadlines count it. What it runs and what it is blocked count, as by a page of a file that does not
-//! come. Time in which it waits for a CPU does not, nor that of the thread that asks: a busy host takes names later, not away. A limit of
-//! wall time remains.
+//! Time of the symbolizer process for deadlines. Time in which the process runs counts, and so does time in
+//! which it is blocked, as by a page of a file that does not arrive. Time in which it waits for a CPU does
+//! not count, nor does that of the requesting thread. A busy host delays names, but does not lose them. A
+//! limit of wall time remains.
 
 use std::{
     fs, io,
@@ -9,33 +10,34 @@ use std::{
 
 use crate::machine::own_process::{LOOK, is_runnable};
 
-/// Part of the time in which it waited for a CPU that it may run longer: it found its caches cold, and shared its core.
+/// Part of the time waiting for a CPU that is granted in addition: the process found its caches cold, and
+/// shared its core.
 const LONGER: u32 = 4;
 
-/// How long an answer is waited for that a process does not give because it gets no CPU.
+/// Longest wait for an answer of a process that gets no CPU.
 const WALL: Duration = Duration::from_secs(60);
 
-/// When an answer is given up.
+/// Time at which an answer is given up.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::symbol) struct Deadline {
-    /// By the clock that stands while the process waits for a CPU ([`Clock::now`]).
+    /// By the clock that stops while the process waits for a CPU ([`Clock::now`]).
     own: Instant,
-    /// By the clock that never stands.
+    /// By the clock that never stops.
     wall: Instant,
 }
 
 impl Deadline {
-    /// The earlier one of both clocks.
+    /// Returns the earlier one on both clocks.
     pub(in crate::symbol) fn min(self, other: Self) -> Self {
         Self { own: self.own.min(other.own), wall: self.wall.min(other.wall) }
     }
 
-    /// No later than this by the clock that never stands.
+    /// Returns a deadline no later than this by the clock that never stops.
     pub(in crate::symbol) fn not_after(self, wall: Instant) -> Self {
         Self { wall: self.wall.min(wall), ..self }
     }
 
-    /// What is left by the clock that never stands; an error if that is nothing.
+    /// Returns the time left by the clock that never stops. Returns an error if nothing is left.
     pub(super) fn left(self) -> io::Result<Duration> {
         match self.wall.saturating_duration_since(Instant::now()) {
             Duration::ZERO => Err(io::ErrorKind::TimedOut.into()),
@@ -44,37 +46,38 @@ impl Deadline {
     }
 }
 
-/// A clock that stands while the process, or the thread that asks it, waits for a CPU.
+/// Clock that stops while the process, or the requesting thread, waits for a CPU.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::symbol) struct Clock {
-    /// How long the process has waited, and what that gives it.
+    /// Time that the process has waited, plus the addition for it.
     waited: Duration,
 }
 
 impl Clock {
-    /// What it shows.
+    /// Returns the time of the clock.
     pub(in crate::symbol) fn now(self) -> Instant {
         let now = Instant::now();
         now.checked_sub(self.waited + Scheduled::of_thread().delay).unwrap_or(now)
     }
 
-    /// A deadline after so much of its time.
+    /// Returns the deadline after `time` on this clock.
     pub(in crate::symbol) fn within(self, time: Duration) -> Deadline {
         Deadline { own: self.now() + time, wall: Instant::now() + WALL }
     }
 
-    /// Is it over?
+    /// Returns whether the deadline is over.
     pub(in crate::symbol) fn is_over(self, deadline: Deadline) -> bool {
         self.now() >= deadline.own || Instant::now() >= deadline.wall
     }
 
-    /// What is left until then.
+    /// Returns the time left until the deadline.
     pub(in crate::symbol) fn left(self, deadline: Deadline) -> Duration {
         deadline.own.saturating_duration_since(self.now())
     }
 }
 
-/// What the scheduler accounts to a process or thread (`/proc/PID/schedstat`, Documentation/scheduler/sched-stats.rst); 0 where it does not.
+/// Scheduler account of a process or thread (`/proc/PID/schedstat`, Documentation/scheduler/sched-stats.rst).
+/// 0 where there is none.
 #[derive(Clone, Copy, Debug, Default)]
 struct Scheduled {
     ran: Duration,
@@ -99,7 +102,7 @@ impl Scheduled {
     }
 }
 
-/// A process while it is asked.
+/// A process during a request.
 #[derive(Debug)]
 pub(super) struct Watched {
     process: u32,
@@ -107,12 +110,12 @@ pub(super) struct Watched {
     begun: Instant,
     before: Scheduled,
     delay_before: Duration,
-    /// So long it was neither on a CPU nor waiting for one, as far as looks found.
+    /// Time in which it was neither on a CPU nor waiting for one, as far as polls found.
     blocked: Duration,
 }
 
 impl Watched {
-    /// From now on.
+    /// Begins to watch the process.
     pub(super) fn begin(process: u32, clock: Clock) -> Self {
         Self {
             process,
@@ -124,7 +127,7 @@ impl Watched {
         }
     }
 
-    /// Looks at it. Is the deadline over?
+    /// Polls the process. Returns whether the deadline is over.
     pub(super) fn is_over(&mut self, deadline: Deadline) -> bool {
         if !is_runnable(&format!("/proc/{}/stat", self.process)) {
             self.blocked += LOOK;
@@ -132,14 +135,14 @@ impl Watched {
         self.so_far().is_over(deadline)
     }
 
-    /// The clock, as it is while no answer has come.
+    /// Returns the clock while there is no answer yet.
     pub(super) fn so_far(&self) -> Clock {
         let own = Scheduled::of_process(self.process).ran.saturating_sub(self.before.ran) + self.blocked;
         let asking = Scheduled::of_thread().delay.saturating_sub(self.delay_before);
         self.with(self.begun.elapsed().saturating_sub(own).saturating_sub(asking))
     }
 
-    /// The clock, when it has answered: it has run since it last waited.
+    /// Returns the clock after an answer: the process has run since it last waited.
     pub(super) fn answered(&self) -> Clock {
         self.with(Scheduled::of_process(self.process).delay.saturating_sub(self.before.delay))
     }
@@ -169,7 +172,7 @@ mod tests {
         sleeps.kill().unwrap();
         sleeps.wait().unwrap();
         assert!(took >= Duration::from_millis(180), "{took:?}");
-        // What nothing answers ends at the wall's limit.
+        // A request without an answer ends at the limit of wall time.
         let past = Deadline { wall: Instant::now(), ..clock.within(Duration::from_secs(9)) };
         assert!(clock.is_over(past) && past.left().is_err());
     }

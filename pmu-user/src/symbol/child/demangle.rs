@@ -1,12 +1,12 @@
-//! Readable names of C++, Rust and OCaml. One that does not begin as a mangled name does is shown as it is: `f` is a function of C, not
-//! the type `float`.
+//! Readable names of C++, Rust and OCaml. A name without the prefix of mangled names is shown unchanged: `f`
+//! is a function of C, not the type `float`.
 
 use std::fmt::Write;
 
 /// Bytes of a name that are kept.
 const NAME_BYTES_MAX: usize = 4096;
 
-/// A readable name.
+/// Returns a readable name.
 pub(super) fn demangle(name: &[u8]) -> Vec<u8> {
     let readable = match std::str::from_utf8(name) {
         Ok(text) if text.starts_with("_R") || text.starts_with("_Z") => mangled(text).map(String::into_bytes),
@@ -19,7 +19,7 @@ pub(super) fn demangle(name: &[u8]) -> Vec<u8> {
 
 fn mangled(name: &str) -> Option<String> {
     if let Ok(rust) = rustc_demangle::try_demangle(name) {
-        // Without the hash that tells two versions of a crate apart.
+        // Without the hash that distinguishes two versions of a crate.
         return Some(format!("{rust:#}"));
     }
     let mut readable = Bounded(String::new());
@@ -28,7 +28,7 @@ fn mangled(name: &str) -> Option<String> {
     Some(readable.0)
 }
 
-/// Text that stops growing: a short mangled name may stand for a very long one.
+/// Text with a bounded length: a short mangled name may stand for a very long one.
 struct Bounded(String);
 
 impl Write for Bounded {
@@ -38,7 +38,8 @@ impl Write for Bounded {
     }
 }
 
-/// A name of OCaml's compiler, as perf reads it (tools/perf/util/demangle-ocaml.c): `camlShop__$2b$21_86` is `Shop.+!_86`.
+/// Decodes a name of OCaml's compiler, as perf does (tools/perf/util/demangle-ocaml.c): `camlShop__$2b$21_86`
+/// is `Shop.+!_86`.
 fn ocaml(name: &[u8]) -> Option<Vec<u8>> {
     let mut rest =
         name.strip_prefix(b"caml").filter(|rest| rest.first().is_some_and(u8::is_ascii_uppercase))?;

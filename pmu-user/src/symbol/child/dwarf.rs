@@ -21,19 +21,20 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// Bytes of compressed sections that are unpacked. What they claim is all that is known before.
+/// Bytes of compressed sections that are unpacked. Only the size that they claim is known before.
 const UNPACKED_BYTES_MAX: u64 = 96 << 20;
-/// How long looking up the lines of a file may take, once its units are known. What is first asked for is looked up first.
+/// Longest time for looking up the lines of a file, once its units are read. Addresses are looked up in the
+/// order of the request.
 const LINES: Duration = Duration::from_millis(250);
-/// Inlined calls that an address keeps.
+/// Inlined calls that are kept for an address.
 const INLINED_MAX: usize = 64;
 /// Bytes of a source file's path that are kept.
 const PATH_BYTES_MAX: usize = 4096;
 
 type Slice<'data> = EndianSlice<'data, RunTimeEndian>;
 
-/// What DWARF says of the code at offsets of `file`, whose segments were `recorded`; `None` where it says nothing. With its debug file, and
-/// the one that this shares with others.
+/// Returns the DWARF data of the code at offsets of `file`, whose segments were `recorded`. Reads its debug
+/// file, and the file that this shares with others. An entry is `None` where DWARF has no data.
 pub(super) fn lines(
     file: &[u8],
     (debug, shared): (Option<&[u8]>, Option<&[u8]>),
@@ -56,14 +57,14 @@ pub(super) fn lines(
     Ok(addresses.into_iter().map(|address| in_time(address?)).collect())
 }
 
-/// The debug sections of a file, unpacked.
+/// Debug sections of a file, unpacked.
 struct Sections<'data> {
     sections: gimli::DwarfSections<Cow<'data, [u8]>>,
     endian: RunTimeEndian,
 }
 
 impl<'data> Sections<'data> {
-    /// Reads them as long as the `budget` of unpacked bytes lasts.
+    /// Reads the sections within the `budget` of unpacked bytes.
     fn of(file: &object::File<'data>, budget: &mut u64) -> Result<Self, Why> {
         let endian = if file.is_little_endian() { RunTimeEndian::Little } else { RunTimeEndian::Big };
         let sections = gimli::DwarfSections::load(|id| section(file, id, budget))?;
@@ -88,7 +89,8 @@ fn section<'data>(
     data.decompress().map_err(|_| Why::Damaged)
 }
 
-/// The outermost function at an address, the line that is executed in it, and the calls inlined there, each with its line.
+/// Returns the outermost function at an address, the line that is executed in it, and the calls inlined
+/// there, each with its line.
 fn code(context: &Context<Slice<'_>>, address: u64) -> Option<Code> {
     let mut frames = context.find_frames(address).skip_all_loads().ok()?;
     let mut inner: Vec<(Untrusted, Option<Line>)> = Vec::new();
@@ -105,7 +107,7 @@ fn code(context: &Context<Slice<'_>>, address: u64) -> Option<Code> {
     Some(Code { function, line, inlined, inlined_lines })
 }
 
-/// The function's name; empty if DWARF has only the line.
+/// Returns the name of the function. Empty if DWARF has only the line.
 fn name(frame: &Frame<'_, Slice<'_>>) -> Option<Untrusted> {
     match &frame.function {
         Some(function) => Some(Untrusted::new(demangle(function.raw_name().ok()?.as_bytes()))),
@@ -119,7 +121,7 @@ fn line(frame: &Frame<'_, Slice<'_>>) -> Option<Line> {
     Some(Line { file: Untrusted::new(&file[..file.len().min(PATH_BYTES_MAX)]), line: location.line? })
 }
 
-/// Code of which only the symbol's name is known.
+/// Returns code of which only the symbol's name is known.
 pub(in crate::symbol) fn without_lines(name: &[u8]) -> Code {
     Code { function: Untrusted::new(demangle(name)), ..Code::default() }
 }

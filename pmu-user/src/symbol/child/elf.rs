@@ -1,16 +1,16 @@
-//! Who an ELF file is, and where its code is loaded.
+//! Identity of an ELF file, and the load addresses of its code.
 
 use object::{Object as _, ObjectSection as _, ObjectSegment, SectionFlags, SegmentFlags, elf};
 
 use super::wire::{Identity, SEGMENTS_MAX, Why};
 use crate::drain::Loaded;
 
-/// Sections of a file that are looked at.
+/// Sections of a file that are examined, at most.
 pub(super) const SECTIONS_MAX: usize = 1 << 16;
-/// A page, which what is loaded begins with.
+/// Page size, to which the first load address is aligned.
 const PAGE_BYTES: u64 = 4096;
 
-/// Build id and links of a file, and what of it is loaded to be executed.
+/// Returns build id and links of a file, and the segments that are loaded for execution.
 pub(super) fn identity(file: &[u8]) -> Result<Identity, Why> {
     let file = parse(file)?;
     let own = |bytes: &[u8]| bytes.to_vec();
@@ -23,13 +23,14 @@ pub(super) fn identity(file: &[u8]) -> Result<Identity, Why> {
     Ok(Identity { build_id, debug_link, shared_link, loaded, holds_no_code })
 }
 
-/// Reads the headers of a file.
+/// Parses the headers of a file.
 pub(super) fn parse(file: &[u8]) -> Result<object::File<'_>, Why> {
     object::File::parse(file).map_err(|_| Why::Damaged)
 }
 
-/// The addresses that offsets of a file are loaded at: by what was `recorded` of its segments, else by its own headers. Those of a debug
-/// file say nothing about offsets (objcopy(1), `--only-keep-debug`): linkers lay a file out as it is loaded, from its first address on.
+/// Returns the load addresses of offsets of a file: by its `recorded` segments, else by its own headers. The
+/// headers of a debug file say nothing about offsets (objcopy(1), `--only-keep-debug`). Linkers lay a file
+/// out as it is loaded, from its first address on.
 pub(super) fn addresses(file: &object::File<'_>, recorded: &[Loaded], offsets: &[u64]) -> Vec<Option<u64>> {
     let own = || match holds_no_code(file) {
         true => as_laid_out(file),
@@ -45,12 +46,12 @@ fn loaded<'data>(segment: &impl ObjectSegment<'data>) -> Loaded {
     Loaded { offset, bytes, address: segment.address() }
 }
 
-/// Is it loaded to be executed?
+/// Returns whether a segment is loaded for execution.
 fn is_code<'data>(segment: &impl ObjectSegment<'data>) -> bool {
     matches!(segment.flags(), SegmentFlags::Elf { p_flags } if p_flags & elf::PF_X != 0)
 }
 
-/// Where the segments of a debug file's program lie in that, as far as it can be said.
+/// Returns the segments of a debug file's program, as far as their offsets can be inferred.
 fn as_laid_out(file: &object::File<'_>) -> Vec<Loaded> {
     let Some(base) = file.segments().map(|segment| segment.address() / PAGE_BYTES * PAGE_BYTES).min() else {
         return Vec::new();
@@ -59,7 +60,7 @@ fn as_laid_out(file: &object::File<'_>) -> Vec<Loaded> {
     file.segments().filter(is_code).map(|code| laid_out(code.address(), code.size())).collect()
 }
 
-/// Is it a debug file, which has its program's sections without what is in them?
+/// Returns whether this is a debug file, which has its program's sections without their contents.
 fn holds_no_code(file: &object::File<'_>) -> bool {
     let mut code = file.sections().take(SECTIONS_MAX).filter(|section| match section.flags() {
         SectionFlags::Elf { sh_flags } => sh_flags & u64::from(elf::SHF_EXECINSTR) != 0,

@@ -1,21 +1,22 @@
-//! Functions of a Go program by address, from the table that its runtime needs and no strip(1) takes away: `.gopclntab`, as Go 1.2, 1.16,
-//! 1.18 and 1.20 write it (go/src/internal/abi/symtab.go, src/debug/gosym/pclntab.go). Nothing in it is believed: each place is looked up
-//! within the section.
+//! Functions of a Go program by address, from the table that its runtime needs and strip(1) does not remove:
+//! `.gopclntab`, in the formats of Go 1.2, 1.16, 1.18 and 1.20 (go/src/internal/abi/symtab.go,
+//! src/debug/gosym/pclntab.go). Nothing in it is trusted: every offset is checked against the section.
 
 use std::collections::HashMap;
 
 use object::{Object as _, ObjectSection as _, RelocationTarget};
 
-/// Its names, the second in position-independent programs.
+/// Section names of the table, the second in position-independent programs.
 const SECTIONS: [&str; 2] = [".gopclntab", ".data.rel.ro.gopclntab"];
 /// Bytes of a name that are kept.
 const NAME_BYTES_MAX: usize = 4096;
-/// Relocations that are looked at.
+/// Relocations that are read, at most.
 const RELOCATIONS_MAX: usize = 1 << 22;
-/// Where the words of the header begin: behind the magic number, two zeros, and the sizes of an instruction and of a word.
+/// Offset of the words of the header: after the magic number, two zeros, and the sizes of an instruction and
+/// of a word.
 const WORDS: u64 = 8;
 
-/// Names of those of `addresses` that are in a function of Go.
+/// Returns the names of those of `addresses` that are in a Go function.
 pub(super) fn names(file: &object::File<'_>, addresses: &[u64]) -> HashMap<u64, Vec<u8>> {
     if addresses.is_empty() {
         return HashMap::new();
@@ -24,28 +25,28 @@ pub(super) fn names(file: &object::File<'_>, addresses: &[u64]) -> HashMap<u64, 
     addresses.iter().filter_map(|&address| Some((address, table.name(address)?.to_vec()))).collect()
 }
 
-/// The layout, by the version of Go that brought it.
+/// Layout of the table, by the version of Go that introduced it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Version {
     Go1_2,
     Go1_16,
-    /// And 1.20, which changed nothing that is read here.
+    /// Also of 1.20, which changed nothing that is read here.
     Go1_18,
 }
 
-/// A table, and where its parts begin in it.
+/// A table, and the offsets of its parts.
 struct Table<'data> {
     data: &'data [u8],
     version: Version,
     is_little: bool,
     word_bytes: u64,
-    /// Functions.
+    /// Number of functions.
     count: u64,
-    /// Names.
+    /// Offset of the names.
     names: u64,
-    /// Functions by address, and what is known of each.
+    /// Offset of the functions by address, and of their data.
     functions: u64,
-    /// The address that those in the table begin with.
+    /// Base of the addresses in the table.
     text: u64,
 }
 
@@ -90,13 +91,13 @@ impl<'data> Table<'data> {
                 (word(&table, 3)?, word(&table, 7)?)
             }
         };
-        // As many as there is room for.
+        // At most as many as the section has room for.
         let room = (data.len() as u64).saturating_sub(table.functions) / (2 * table.field_bytes());
         table.count = table.count.min(room.saturating_sub(1));
         Some(table)
     }
 
-    /// Bytes of a field of the list of functions.
+    /// Returns the bytes of a field in the list of functions.
     const fn field_bytes(&self) -> u64 {
         if matches!(self.version, Version::Go1_18) { 4 } else { self.word_bytes }
     }
@@ -108,17 +109,18 @@ impl<'data> Table<'data> {
         Some(if self.is_little { bytes.iter().rev().fold(0, add) } else { bytes.iter().fold(0, add) })
     }
 
-    /// A field of the list, in which an address and the place of a function alternate; behind the last is where it ends.
+    /// Returns a field of the list, in which the address and the offset of a function alternate. After the
+    /// last function comes its end.
     fn field(&self, index: u64) -> Option<u64> {
         let bytes = self.field_bytes();
         self.number(self.functions.checked_add(index.checked_mul(bytes)?)?, bytes)
     }
 
-    /// The name of the function that holds an address.
+    /// Returns the name of the function that holds an address.
     fn name(&self, address: u64) -> Option<&'data [u8]> {
         let wanted = address.checked_sub(self.text)?;
         let (mut low, mut high) = (0, self.count);
-        // The first that begins behind it.
+        // The first function that begins after the address.
         while low < high {
             let middle = low + (high - low) / 2;
             if self.field(2 * middle)? <= wanted { low = middle + 1 } else { high = middle }
@@ -139,8 +141,8 @@ impl<'data> Table<'data> {
     }
 }
 
-/// Where Go's code begins, if the word for it is filled in when the program is loaded, or by its runtime: what is relocated to `word`, else
-/// where the section of code begins.
+/// Returns the start of Go's code, if the word for it is filled in by the loader or by the runtime. It is the
+/// address relocated to `word`, else the start of the code section.
 fn text(file: &object::File<'_>, word: u64) -> Option<u64> {
     let relocations = file.dynamic_relocations().into_iter().flatten().take(RELOCATIONS_MAX);
     let relocated = relocations.filter(|(at, _)| *at == word).find_map(|(_, relocation)| {
@@ -154,7 +156,7 @@ fn text(file: &object::File<'_>, word: u64) -> Option<u64> {
 mod tests {
     use super::{Table, Version};
 
-    /// A table of two functions, `a` of 16 bytes and `b` of 8, as each version has it.
+    /// Returns a table of two functions, `a` of 16 bytes and `b` of 8, in the layout of each version.
     fn table(version: Version) -> Vec<u8> {
         let magic: u32 = match version {
             Version::Go1_2 => 0xffff_fffb,

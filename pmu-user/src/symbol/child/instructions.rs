@@ -1,4 +1,4 @@
-//! Instructions of a function in an ELF file, decoded from its bytes: of x86-64 alone.
+//! Instructions of a function in an ELF file, decoded from its bytes. Only x86-64 is supported.
 
 use iced_x86::{Decoder, DecoderOptions, Formatter as _, GasFormatter};
 use object::{Architecture, Object as _, ObjectSegment as _, ObjectSymbol};
@@ -10,10 +10,11 @@ use super::{
 
 /// Bytes of a function that are decoded.
 const BYTES_MAX: u64 = 64 << 10;
-/// Symbols of a table that are looked at.
+/// Symbols of a table that are read, at most.
 const SYMBOLS_MAX: usize = 1 << 24;
 
-/// The instructions of the function around an offset of `file`, each with its offset; its debug file may know where the function ends.
+/// Returns the instructions of the function around an offset of `file`, each with its offset. Its debug file
+/// may have the end of the function.
 pub(super) fn instructions(
     file: &[u8],
     debug: Option<&[u8]>,
@@ -38,7 +39,7 @@ pub(super) fn instructions(
     Ok(decoded(bytes.ok_or(Why::Outside)?, offset.wrapping_sub(address - start)))
 }
 
-/// Where the last symbol with a size begins and ends that holds an address.
+/// Returns the start and end of the last symbol with a size that holds an address.
 fn around<'data>(
     symbols: impl Iterator<Item = impl ObjectSymbol<'data>>,
     address: u64,
@@ -50,8 +51,8 @@ fn around<'data>(
     ranges.filter(|&(start, end)| start <= address && address < end).max()
 }
 
-/// Instructions from an offset on, in AT&T's syntax, as perf and objdump have them. Where they jump to is an offset, too; what they
-/// address is told from where they are.
+/// Decodes instructions from an offset on, in AT&T syntax, as in perf and objdump. Jump targets are offsets,
+/// too, and memory operands are relative to the instruction.
 fn decoded(bytes: &[u8], offset: u64) -> Vec<(u64, Vec<u8>)> {
     let mut format = GasFormatter::new();
     let options = format.options_mut();
@@ -77,7 +78,7 @@ mod tests {
 
     #[test]
     fn bytes_are_decoded_with_their_offsets_and_what_is_no_instruction_is_said_to_be_none() {
-        // push %rbp; mov %rsp, %rbp; ret; then a byte that begins nothing in 64-bit mode.
+        // push %rbp; mov %rsp, %rbp; ret; then a byte that begins no instruction in 64-bit mode.
         let found = decoded(&[0x55, 0x48, 0x89, 0xe5, 0xc3, 0x06], 0x10);
         let text: Vec<(u64, &str)> =
             found.iter().map(|(at, text)| (*at, std::str::from_utf8(text).unwrap())).collect();

@@ -1,44 +1,45 @@
-//! Functions of a JIT, as its dump has them (tools/perf/Documentation/jitdump-specification.txt): records with times of code that was
-//! made, or moved, with its bytes. So code has a place in the dump, which does not change when other code is put to its address.
+//! Functions of a JIT, from its dump (tools/perf/Documentation/jitdump-specification.txt). The dump has
+//! records of code that was generated or moved, with times and bytes. So code has a place in the dump, which
+//! does not change when other code is put at its address.
 
 use std::collections::{HashMap, HashSet};
 
 use super::wire::{Held, Why};
 use crate::{drain::Code, untrusted::Untrusted};
 
-/// `JiTD` in the byte order of the host.
+/// Magic number `JiTD` in the byte order of the host.
 const MAGIC: u32 = 0x4a69_5444;
-/// Bytes of the header that are read here, and of what every record begins with.
+/// Bytes of the header that are read here, and of the prefix of every record.
 const HEADER_BYTES: usize = 40;
 const PREFIX_BYTES: usize = 16;
-/// Flag of the header: times are those of a counter of the CPU.
+/// Flag of the header: times are those of a CPU counter.
 const ARCH_TIMESTAMP: u64 = 1;
 /// Kinds of records.
 const LOAD: u32 = 0;
 const MOVE: u32 = 1;
-/// Records that are read.
+/// Records that are read, at most.
 const RECORDS_MAX: usize = 1 << 20;
-/// Code that one address had, one after the other: the last of it is kept.
+/// Successive code of one address that is kept: the last entries.
 const HELD_MAX: usize = 256;
-/// Bytes of a name.
+/// Bytes of a name, at most.
 const NAME_BYTES_MAX: usize = 4096;
 
-/// A record: what it is, when it was written, and what follows.
+/// A record: its kind, the time of its writing, and its body.
 struct Record<'a> {
     kind: u32,
     at_ns: u64,
-    /// Where its body begins in the file.
+    /// Start of its body in the file.
     begin: usize,
     body: &'a [u8],
 }
 
-/// Code that was made.
+/// Code that was generated.
 struct Load<'a> {
     address: u64,
     bytes: u64,
     index: u64,
     name: &'a [u8],
-    /// Where its code is in the file.
+    /// Offset of its code in the file.
     code: u64,
 }
 
@@ -58,7 +59,7 @@ fn half(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// Where the first record begins, and whether times are those of CLOCK_MONOTONIC.
+/// Returns the offset of the first record, and whether times are those of CLOCK_MONOTONIC.
 fn header(file: &[u8]) -> Result<(usize, bool), Why> {
     if file.len() < HEADER_BYTES || half(file, 0) != Some(MAGIC) {
         return Err(Why::Damaged);
@@ -67,7 +68,7 @@ fn header(file: &[u8]) -> Result<(usize, bool), Why> {
     if size < HEADER_BYTES { Err(Why::Damaged) } else { Ok((size, flags & ARCH_TIMESTAMP == 0)) }
 }
 
-/// Records up to the first that is cut off: it is being written.
+/// Returns the records up to the first incomplete one, which is still being written.
 fn records(file: &[u8], first: usize) -> impl Iterator<Item = Record<'_>> {
     let mut at = first;
     let next = move || {
@@ -98,7 +99,7 @@ impl<'a> Record<'a> {
     }
 }
 
-/// What code each address had, from when on, in order.
+/// Returns the code that each address held, with start times, in order.
 pub(super) fn held(file: &[u8], addresses: &[u64]) -> Result<Vec<Vec<Held>>, Why> {
     let (first, has_times) = header(file)?;
     let mut order: Vec<usize> = (0..addresses.len()).collect();
@@ -138,19 +139,19 @@ pub(super) fn held(file: &[u8], addresses: &[u64]) -> Result<Vec<Vec<Held>>, Why
     }
     found.iter_mut().for_each(|held| held.sort_by_key(|held| held.from_ns));
     if !has_times {
-        // Which of them was there when is not known.
+        // The time of each is not known.
         found.iter_mut().filter(|held| held.len() > 1).for_each(Vec::clear);
     }
     Ok(found)
 }
 
-/// Names of the code at places in the dump.
+/// Returns the names of the code at places in the dump.
 pub(super) fn names(file: &[u8], places: &[u64]) -> Result<Vec<Result<Code, Why>>, Why> {
     let (first, _) = header(file)?;
     let mut order: Vec<usize> = (0..places.len()).collect();
     order.sort_unstable_by_key(|&index| places[index]);
     let mut found: Vec<Result<Code, Why>> = vec![Err(Why::NotFound); places.len()];
-    // Places ascend as records do.
+    // Places ascend like records.
     let mut order = order.into_iter().peekable();
     for load in records(file, first).filter_map(|record| record.load()) {
         while order.next_if(|&index| places[index] < load.code).is_some() {}
@@ -161,7 +162,7 @@ pub(super) fn names(file: &[u8], places: &[u64]) -> Result<Vec<Result<Code, Why>
     Ok(found)
 }
 
-/// Names of the code at addresses of which it is not known when they were sampled: of those that had one function only.
+/// Returns the names of the code at addresses without sample times, of addresses that held one function only.
 pub(super) fn only(file: &[u8], addresses: &[u64]) -> Result<Vec<Result<Code, Why>>, Why> {
     let (first, _) = header(file)?;
     let mut order: Vec<usize> = (0..addresses.len()).collect();
@@ -183,7 +184,7 @@ pub(super) fn only(file: &[u8], addresses: &[u64]) -> Result<Vec<Result<Code, Wh
 }
 
 fn code(name: &[u8]) -> Code {
-    // What a JIT calls its code is no mangled symbol.
+    // A JIT's name for its code is not a mangled symbol.
     Code { function: Untrusted::new(name), ..Code::default() }
 }
 
@@ -213,7 +214,7 @@ mod tests {
             begin
         }
 
-        /// Code of 16 bytes; returns where it is in the file.
+        /// Adds code of 16 bytes. Returns its offset in the file.
         fn load(&mut self, at_ns: u64, address: u64, index: u64, name: &str) -> u64 {
             let mut body: Vec<u8> =
                 [7, address, address, 16, index].into_iter().flat_map(u64::to_ne_bytes).collect();
@@ -286,7 +287,7 @@ mod tests {
                 _ => assert_eq!(found.unwrap()[0].len(), usize::from(length >= whole), "{length}"),
             }
         }
-        // Sizes that lead nowhere.
+        // Invalid sizes of records.
         for size in [0_u32, 15, u32::MAX] {
             let mut bytes = dump.0.clone();
             bytes[44..48].copy_from_slice(&size.to_ne_bytes());

@@ -1,5 +1,5 @@
-//! A file in memory, for the symbolizer process alone: whoever cuts the file off while it is read ends this process
-//! (SIGBUS), and no other.
+//! A mapped file, for the symbolizer process alone: if the file is truncated while it is read, only this
+//! process ends (SIGBUS).
 
 use std::{fs::File, ops::Deref, ptr::NonNull};
 
@@ -7,7 +7,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use super::wire::Why;
 
-/// A file's bytes.
+/// Mapped bytes of a file.
 pub(super) struct Mapping {
     start: NonNull<u8>,
     bytes: usize,
@@ -21,7 +21,7 @@ impl Mapping {
         if bytes == 0 {
             return Err(Why::Damaged);
         }
-        // SAFETY: a new mapping, wherever the kernel has room, of a file that is open; it is read-only.
+        // SAFETY: this is a new read-only mapping of an open file, at an address that the kernel chooses.
         let start = unsafe { mmap(std::ptr::null_mut(), bytes, ProtFlags::READ, MapFlags::PRIVATE, file, 0) };
         let start = start.map_err(|_| Why::Unreadable)?;
         Ok(Self { start: NonNull::new(start.cast()).ok_or(Why::Unreadable)?, bytes })
@@ -32,15 +32,16 @@ impl Deref for Mapping {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the mapping is live, readable and as long as `self`. Others may write the file meanwhile: what is parsed
-        // is not trusted in any state, and this process holds nothing that it could harm.
+        // SAFETY: the mapping is live, readable and as long as `self`. Other processes may write the file at
+        // the same time: parsed data is not trusted in any state, and this process holds nothing that it
+        // could harm.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.bytes) }
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: it is our own mapping, and nothing borrows from it any more.
+        // SAFETY: this is the mapping made above, and nothing borrows from it any longer.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }

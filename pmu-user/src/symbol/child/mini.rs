@@ -1,17 +1,18 @@
-//! The small symbol table that some distributions leave in stripped programs: an ELF file with the symbols of functions that are not
-//! exported, compressed by xz, in the section `.gnu_debugdata` (gdb's manual, MiniDebugInfo). What it unpacks to is a stranger's word.
+//! Small symbol table that some distributions leave in stripped programs (gdb's manual, MiniDebugInfo). It is
+//! an ELF file with the symbols of functions that are not exported, compressed by xz, in the section
+//! `.gnu_debugdata`. Its contents are not trusted.
 
 use object::{Object as _, ObjectSection as _};
 use xz4rust::{DICT_SIZE_MIN, XzDecoder, XzNextBlockResult};
 
-/// Bytes of an unpacked table. Those of the largest programs take some 20 MB.
+/// Bytes of an unpacked table, at most. Those of the largest programs take some 20 MB.
 const BYTES_MAX: usize = 48 << 20;
-/// Bytes of the window that is unpacked with: xz's own default has 8 MiB.
+/// Bytes of the dictionary window: xz's own default has 8 MiB.
 const WINDOW_BYTES_MAX: usize = 16 << 20;
 /// Bytes that are unpacked at a time.
 const PIECE_BYTES: usize = 1 << 16;
 
-/// The table, unpacked; `None` if the file has none, or a damaged or too large one.
+/// Returns the unpacked table. Returns `None` if the file has none, or a damaged or too large one.
 pub(super) fn unpacked(file: &object::File<'_>) -> Option<Vec<u8>> {
     unpack(file.section_by_name(".gnu_debugdata")?.data().ok()?)
 }
@@ -36,7 +37,7 @@ fn unpack(mut packed: &[u8]) -> Option<Vec<u8>> {
 mod tests {
     use super::unpack;
 
-    /// `printf 'a table' | xz`
+    /// Output of `printf 'a table' | xz`.
     const PACKED: [u8; 64] = [
         0xfd, 0x37, 0x7a, 0x58, 0x5a, 0x00, 0x00, 0x04, 0xe6, 0xd6, 0xb4, 0x46, 0x02, 0x00, 0x21, 0x01, 0x16,
         0x00, 0x00, 0x00, 0x74, 0x2f, 0xe5, 0xa3, 0x01, 0x00, 0x06, 0x61, 0x20, 0x74, 0x61, 0x62, 0x6c, 0x65,

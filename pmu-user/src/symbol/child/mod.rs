@@ -1,6 +1,7 @@
-//! The symbolizer process: the one that reads the files of strangers. pmbpf starts itself under a hidden name and hands over
-//! files as descriptors; the process has no capability, little memory and can open nothing, so whoever crafts a file to
-//! crash, bloat or hang whatever parses it loses the names in that file. This side trusts no answer.
+//! Symbolizer process: the process that reads the files of others. pmbpf starts itself under a hidden name
+//! and passes files as descriptors. The process has no capability, little memory and can open nothing. A file
+//! crafted to crash, bloat or hang its parser loses only the names in that file. The collector trusts no
+//! answer.
 
 mod clock;
 mod demangle;
@@ -55,36 +56,36 @@ use crate::{
     machine::{duration_ns, own_process, stat::after_name},
 };
 
-/// Code by offset, or why it has no name.
+/// Code by offset, or the reason why it has no name.
 pub(super) type Codes = HashMap<u64, Result<Code, Why>>;
 
-/// The hidden subcommand.
+/// Name of the hidden subcommand.
 pub const SUBCOMMAND: &str = "__symbolize";
 
-/// Times that the files of one owner may end the process; after that it is asked for none of them.
+/// Failures of the process that the files of one owner may cause. After that no request is sent for them.
 const FAILURES_EACH: u32 = 8;
-/// Times that the process is started in all.
+/// Starts of the process, at most.
 const STARTS_MAX: u32 = 4096;
 
-/// `utime` in `/proc/PID/stat`, from the state on; `stime` follows.
+/// `utime` in `/proc/PID/stat`, from the state on. `stime` follows.
 const USER_FIELD: usize = 11;
 
-/// The symbolizer process, started when it is first asked and again after a file has ended it.
+/// Symbolizer process, started on the first request and again after a file has ended it.
 #[derive(Debug, Default)]
 pub(super) struct Symbolizer {
     running: Option<Running>,
     starts: u32,
-    /// Whose file it is asked for next; nothing where that is the host's own.
+    /// Owner of the file of the next request. `None` for a file of the host.
     payer: Option<Whose>,
-    /// How often files of each owner have ended it.
+    /// Failures caused by the files of each owner.
     failures: HashMap<Whose, u32>,
     /// CPU time of processes that have ended.
     past_cpu_ns: u64,
-    /// What deadlines are read on.
+    /// Clock on which deadlines are read.
     clock: Clock,
-    /// The program that is started, if it is not this one.
+    /// Program that is started, if it is not this one.
     program: Option<PathBuf>,
-    /// What stops it.
+    /// State of the look-up, which may stop it.
     naming: Arc<Naming>,
 }
 
@@ -96,32 +97,33 @@ struct Running {
 }
 
 impl Symbolizer {
-    /// One that starts another program than this one, which must be pmbpf.
+    /// Returns a symbolizer that starts another program than this one, which must be pmbpf.
     pub(super) fn of(program: &Path) -> Self {
         let mut symbolizer = Self::default();
         symbolizer.program = Some(program.to_owned());
         symbolizer
     }
 
-    /// One that stops when `naming` does.
+    /// Returns a symbolizer that stops when `naming` does.
     pub(super) fn stopped_by(naming: &Arc<Naming>) -> Self {
         let mut symbolizer = Self::default();
         symbolizer.naming = Arc::clone(naming);
         symbolizer
     }
 
-    /// Is a deadline over, or is it to stop?
+    /// Returns whether a deadline is over, or the look-up was stopped.
     pub(super) fn is_over(&self, deadline: Deadline) -> bool {
         self.naming.is_stopped() || self.clock.is_over(deadline)
     }
 
-    /// What is asked from now on is about a file of one of these owners, of whom that one pays which has most left; of the host where there is none.
+    /// Charges the following requests to the one of these owners with the fewest failures, or to the host if
+    /// there is none.
     pub(super) fn charge(&mut self, owners: &[Whose]) {
         let failures = |whose: &&Whose| self.failures.get(*whose).copied().unwrap_or(0);
         self.payer = owners.iter().min_by_key(failures).cloned();
     }
 
-    /// Who an ELF file is.
+    /// Returns the identity of an ELF file.
     pub(super) fn identify(&mut self, file: &File, deadline: Deadline) -> Result<Identity, Why> {
         match self.ask(&Request::Identify, &[file], &[], deadline)? {
             Found::Identity(mut identity) => {
@@ -132,7 +134,7 @@ impl Symbolizer {
         }
     }
 
-    /// Has the call frame information of a file kept, by its number.
+    /// Requests the process to keep the call frame information of a file, by its number.
     pub(super) fn keep_frames(&mut self, file: u32, files: &[&File], deadline: Deadline) -> Result<(), Why> {
         match self.ask(&Request::Frames(file), files, &[], deadline)? {
             Found::Ready => Ok(()),
@@ -140,7 +142,7 @@ impl Symbolizer {
         }
     }
 
-    /// What code addresses had, from when on, as a JIT's dump has it.
+    /// Returns the code that addresses held, with start times, from a JIT's dump.
     pub(super) fn jit_held(
         &mut self,
         addresses: &[u64],
@@ -153,12 +155,13 @@ impl Symbolizer {
         }
     }
 
-    /// Starts the process that unwinds, with the vDSO by this number. What it works until it answers is no stranger's doing.
+    /// Starts the process that unwinds, with the vDSO by this number. Its work until it answers involves no
+    /// file of others.
     pub(super) fn begin(&mut self, vdso: u32, deadline: Deadline) -> Result<(), Why> {
         self.ask(&Request::Frames(vdso), &[], &[], deadline).map(drop)
     }
 
-    /// Unwinds user stacks, which are behind each other in `bytes`.
+    /// Unwinds user stacks, which follow each other in `bytes`.
     pub(super) fn unwind(
         &mut self,
         mappings: &[Mapped],
@@ -173,38 +176,38 @@ impl Symbolizer {
         }
     }
 
-    /// The clock that deadlines are read on.
+    /// Returns the clock on which deadlines are read.
     pub(super) const fn clock(&self) -> Clock {
         self.clock
     }
 
-    /// A deadline after so much of its time.
+    /// Returns the deadline after `time` on that clock.
     pub(super) fn within(&self, time: Duration) -> Deadline {
         self.clock.within(time)
     }
 
-    /// Is there a process? Not after one has failed.
+    /// Returns whether the process runs. After a failure it does not.
     pub(super) const fn is_running(&self) -> bool {
         self.running.is_some()
     }
 
-    /// Its id, while there is one.
+    /// Returns the process id, while the process runs.
     pub(super) fn process(&self) -> Option<u32> {
         self.running.as_ref().map(|running| running.process.id())
     }
 
-    /// Ends the process, which has done nothing wrong: the next one starts anew.
+    /// Ends the process, which has not failed: the count of starts is reset.
     pub(super) fn retire(&mut self) {
         self.end();
         self.starts = 0;
     }
 
-    /// CPU time of the present process so far, in ns.
+    /// Returns the CPU time of the present process so far, in ns.
     pub(super) fn running_cpu_ns(&self) -> u64 {
         self.running.as_ref().map_or(0, |running| running.cpu_ns)
     }
 
-    /// The code at each address of a request, in their order.
+    /// Returns the code at each address of a request, in their order.
     pub(super) fn names(
         &mut self,
         request: &Request,
@@ -218,7 +221,7 @@ impl Symbolizer {
         }
     }
 
-    /// The instructions of the function around an offset of a file, each with its offset.
+    /// Returns the instructions of the function around an offset of a file, each with its offset.
     pub(super) fn instructions(
         &mut self,
         offset: u64,
@@ -231,7 +234,7 @@ impl Symbolizer {
         }
     }
 
-    /// CPU time of the process so far, in ns, as it says itself.
+    /// Returns the CPU time of the process so far, in ns, as it reports itself.
     pub(super) fn cpu_ns(&self) -> u64 {
         self.past_cpu_ns + self.running.as_ref().map_or(0, |running| running.cpu_ns)
     }
@@ -261,7 +264,8 @@ impl Symbolizer {
             Err(why) => {
                 self.clock = watched.so_far();
                 self.end();
-                // A file that takes long to name has its time; before it is known what it is, that is the time of all.
+                // A file that takes long to name uses its own time. Before its identity is known, that time
+                // is shared by all.
                 let is_failure = why == Why::Crashed || matches!(request, Request::Identify);
                 if let Some(whose) = self.payer.as_ref().filter(|_| is_failure) {
                     *self.failures.entry(whose.clone()).or_default() += 1;
@@ -283,7 +287,7 @@ impl Symbolizer {
     /// Ends the process.
     fn end(&mut self) {
         if let Some(mut running) = self.running.take() {
-            // What an answer that nobody waited for has taken, it could not say.
+            // The process could not report the time of an answer that was not awaited.
             self.past_cpu_ns += running.cpu_ns.max(running.spent_ns());
             let _ = running.process.kill();
             own_process::reap(running.process);
@@ -325,7 +329,7 @@ impl Running {
 }
 
 impl Running {
-    /// Waits for an answer until it is due.
+    /// Waits for an answer until the deadline.
     fn wait(&self, watched: &mut Watched, deadline: Deadline, naming: &Naming) -> Result<(), Why> {
         loop {
             let mut streams = [PollFd::new(&self.stream, PollFlags::IN)];
@@ -339,7 +343,7 @@ impl Running {
         }
     }
 
-    /// CPU time of the process so far in ns, as the kernel says.
+    /// Returns the CPU time of the process so far in ns, from the kernel.
     fn spent_ns(&self) -> u64 {
         let text =
             std::fs::read_to_string(format!("/proc/{}/schedstat", self.process.id())).unwrap_or_default();
@@ -347,7 +351,8 @@ impl Running {
         exact.unwrap_or_else(|| duration_ns(self.busy()))
     }
 
-    /// CPU time of the process so far, as the kernel says, to 10 ms; 0 where it does not.
+    /// Returns the CPU time of the process so far, from the kernel, to 10 ms. Returns 0 where it is not
+    /// available.
     fn busy(&self) -> Duration {
         let stat = std::fs::read(format!("/proc/{}/stat", self.process.id())).unwrap_or_default();
         let ticks = |field: Option<&str>| field.and_then(|ticks| ticks.parse::<u64>().ok()).unwrap_or(0);

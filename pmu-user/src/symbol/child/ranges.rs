@@ -1,5 +1,5 @@
-//! Where functions begin and end by the call frame information of an ELF file (`.eh_frame`), which no strip(1) takes away: the table in
-//! `.eh_frame_hdr` is sorted by where they begin; without it, all entries are read.
+//! Start and end of functions by the call frame information of an ELF file (`.eh_frame`), which strip(1) does
+//! not remove. The table in `.eh_frame_hdr` is sorted by start. Without it, all entries are read.
 
 use addr2line::gimli::{
     BaseAddresses, CieOrFde, EhFrame, EhFrameHdr, EndianSlice, ParsedEhFrameHdr, RunTimeEndian,
@@ -12,7 +12,7 @@ const ENTRIES_MAX: usize = 1 << 19;
 
 type Slice<'data> = EndianSlice<'data, RunTimeEndian>;
 
-/// Functions that have call frame information.
+/// Functions with call frame information.
 pub(super) struct Ranges<'data>(Option<Kept<'data>>);
 
 enum Kept<'data> {
@@ -21,17 +21,17 @@ enum Kept<'data> {
         entries: EhFrame<Slice<'data>>,
         bases: Box<BaseAddresses>,
     },
-    /// Where each begins and ends, in order.
+    /// Start and end of each function, in order.
     All(Vec<(u64, u64)>),
 }
 
 impl<'data> Ranges<'data> {
-    /// Of a file.
+    /// Reads the functions of a file.
     pub(super) fn of(file: &object::File<'data>) -> Self {
         Self(kept(file))
     }
 
-    /// The last function that begins at an address or before it: where it begins and ends.
+    /// Returns the start and end of the last function that begins at or before an address.
     pub(super) fn before(&self, address: u64) -> Option<(u64, u64)> {
         match self.0.as_ref()? {
             Kept::All(all) => all[..all.partition_point(|&(begins, _)| begins <= address)].last().copied(),
@@ -71,7 +71,7 @@ fn kept<'data>(file: &object::File<'data>) -> Option<Kept<'data>> {
     })
 }
 
-/// All functions of a file without a table.
+/// Returns all functions of a file without a table.
 fn all(entries: &EhFrame<Slice<'_>>, bases: &BaseAddresses) -> Vec<(u64, u64)> {
     let (mut all, mut read) = (Vec::new(), entries.entries(bases));
     while all.len() < ENTRIES_MAX

@@ -1,8 +1,8 @@
-//! The symbolizer process: takes requests from its standard input, a socket, until that ends. It holds no secret and no
-//! right, so whatever a file does to it costs names and nothing else.
+//! Symbolizer process: it serves requests from its standard input, a socket, until that ends. It holds no
+//! secret and no privilege, so a malicious file costs names and nothing else.
 //!
-//! Before it reads a stranger's file it gives up capabilities, memory, time, and every system call but those that reading mapped files and
-//! answering takes. It can open nothing.
+//! Before it reads an untrusted file it drops capabilities, limits memory and time, and forbids every system
+//! call except those for reading mapped files and answering. It can open nothing.
 
 use std::{
     fs::File,
@@ -39,17 +39,17 @@ use super::{
 };
 use crate::{drain::Code, machine::own_cpu_ns};
 
-/// Serves until the collector is gone.
+/// Serves requests until the collector exits.
 ///
 /// # Errors
 ///
-/// The process cannot give up its rights, or the socket fails.
+/// The process cannot drop its privileges, or the socket fails.
 pub fn serve() -> io::Result<()> {
-    // It was executed as /proc/self/exe, which says nobody whose it is.
+    // The process was executed as /proc/self/exe, a name that does not identify it.
     let _ = set_name(c"pmbpf-symbols");
     let standard_input: OwnedFd = io::stdin().as_fd().try_clone_to_owned()?;
     let mut stream = UnixStream::from(standard_input);
-    // What it reads of itself, it reads before it can open nothing any more.
+    // The process reads its own files here, because it can open nothing afterwards.
     let vdso = vdso().unwrap_or_default();
     let _ = own_cpu_ns();
     enter()?;
@@ -108,12 +108,12 @@ fn answer(request: &Request, files: &[File], vdso: &[u8]) -> Result<Found, Why> 
     Ok(Found::Names(names))
 }
 
-/// Names without lines.
+/// Returns the names as code without lines.
 fn plain(names: Vec<Result<Vec<u8>, Why>>) -> Vec<Result<Code, Why>> {
     names.into_iter().map(|name| name.map(|name| without_lines(&name))).collect()
 }
 
-/// This process's own vDSO: every 64-bit process has the same.
+/// Reads this process's own vDSO: every 64-bit process has the same.
 fn vdso() -> Option<Vec<u8>> {
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
     let line = maps.lines().find(|line| line.ends_with("[vdso]"))?;
@@ -125,18 +125,19 @@ fn vdso() -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Memory of its own; mapped files do not count.
+/// Limit of private memory. Mapped files do not count.
 const DATA_BYTES_MAX: u64 = 160 << 20;
-/// CPU time of its whole life, in seconds. It is started again.
+/// CPU time of the process in seconds, at most. It is started again afterwards.
 const CPU_SECONDS_MAX: u64 = 30;
 /// Descriptors: the socket, and the files of one request.
 const DESCRIPTORS_MAX: u64 = 16;
 
-/// Enters the sandbox; there is no way back.
+/// Enters the sandbox, which is irreversible.
 ///
 /// # Errors
 ///
-/// The kernel refused a limit, or to take the capabilities. Without seccomp in the kernel the rest has to do.
+/// The kernel refused a limit, or to drop the capabilities. Without seccomp in the kernel the other
+/// restrictions must suffice.
 pub(super) fn enter() -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     let limits = [
@@ -150,7 +151,7 @@ pub(super) fn enter() -> io::Result<()> {
     for (resource, limit) in limits {
         setrlimit(resource, Rlimit { current: Some(limit), maximum: Some(limit) })?;
     }
-    // Nobody attaches to it, whoever it runs as.
+    // No process may attach to it, whatever its user.
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     let none = CapabilitySet::empty();
     let _ = clear_ambient_capability_set();
@@ -161,7 +162,7 @@ pub(super) fn enter() -> io::Result<()> {
     Ok(())
 }
 
-/// Ends the process at any system call that is not needed here.
+/// Returns the filter that ends the process at any system call that is not needed here.
 fn filter() -> Result<BpfProgram, Box<dyn std::error::Error>> {
     let protection = |argument| {
         let executable = u64::from(ProtExec::BIT);
@@ -174,7 +175,7 @@ fn filter() -> Result<BpfProgram, Box<dyn std::error::Error>> {
     // Memory is never made executable.
     rules.insert(libc::SYS_mmap, protection(2)?);
     rules.insert(libc::SYS_mprotect, protection(2)?);
-    // With debug assertions, std looks whether a descriptor is open before it closes it.
+    // With debug assertions, std checks whether a descriptor is open before it closes it.
     let looks = SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, LOOKS)?;
     rules.insert(libc::SYS_fcntl, vec![SeccompRule::new(vec![looks])?]);
     let architecture = std::env::consts::ARCH.try_into()?;
@@ -182,17 +183,17 @@ fn filter() -> Result<BpfProgram, Box<dyn std::error::Error>> {
     Ok(filter.try_into()?)
 }
 
-/// `F_GETFD` (fcntl(2)).
+/// Command `F_GETFD` (fcntl(2)).
 const LOOKS: u64 = libc::F_GETFD.unsigned_abs() as u64;
 
-/// `PROT_EXEC` (mmap(2)).
+/// Protection flag `PROT_EXEC` (mmap(2)).
 struct ProtExec;
 
 impl ProtExec {
     const BIT: u32 = libc::PROT_EXEC.unsigned_abs();
 }
 
-/// System calls of reading, answering, memory, and ending.
+/// System calls for reading, answering, memory, and exit.
 const ALLOWED: [i64; 25] = [
     libc::SYS_read,
     libc::SYS_pread64,

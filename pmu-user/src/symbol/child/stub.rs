@@ -1,5 +1,6 @@
-//! Names of stubs by which a file calls functions of others: they are no symbols. A stub jumps to what a word in its file's memory
-//! says, and a relocation tells which function that will be; perf calls it `function@plt`, and so do we.
+//! Names of stubs through which a file calls functions of other files. Stubs are not symbols. A stub jumps to
+//! the address in a word of its file's memory, and a relocation determines that function. As in perf the name
+//! is `function@plt`.
 
 use std::collections::HashMap;
 
@@ -8,14 +9,15 @@ use object::{
     RelocationTarget,
 };
 
-/// Sections of stubs: `.plt.sec` where indirect branches are tracked, `.plt.got` for what is also pointed to.
+/// Sections of stubs: `.plt.sec` where indirect branches are tracked, `.plt.got` for functions with an
+/// address in use elsewhere.
 const SECTIONS: [&str; 3] = [".plt", ".plt.sec", ".plt.got"];
-/// Bytes of a stub, where the section does not say (`sh_entsize`).
+/// Bytes of a stub, where the section does not contain the size (`sh_entsize`).
 const STUB_BYTES: u64 = 16;
-/// Relocations that are looked at.
+/// Relocations that are read, at most.
 const RELOCATIONS_MAX: usize = 1 << 22;
 
-/// Names of those of `addresses` that are in a stub.
+/// Returns the names of those of `addresses` that are in a stub.
 pub(super) fn names(file: &object::File<'_>, addresses: &[u64]) -> HashMap<u64, Vec<u8>> {
     let sections: Vec<Section<'_>> = SECTIONS.iter().filter_map(|name| Section::of(file, name)).collect();
     let word = |&address: &u64| {
@@ -56,7 +58,8 @@ struct Section<'data> {
 impl<'data> Section<'data> {
     fn of(file: &object::File<'data>, name: &str) -> Option<Self> {
         let section = file.section_by_name(name)?;
-        // Short ones, without a push behind the jump. The first stub of `.plt`, which resolves, is a multiple of others on arm64.
+        // Short stubs have no push after the jump. The first stub of `.plt`, the resolver, has the size of
+        // several others on arm64.
         let stub_bytes = if name == ".plt.got" && section.align() == 8 { 8 } else { STUB_BYTES };
         Some(Self { address: section.address(), stub_bytes, code: section.data().ok()? })
     }
@@ -65,7 +68,7 @@ impl<'data> Section<'data> {
         address.checked_sub(self.address).is_some_and(|offset| offset < self.code.len() as u64)
     }
 
-    /// Address of the word that the stub around `address` jumps to.
+    /// Returns the address of the word through which the stub around `address` jumps.
     fn word(&self, architecture: Architecture, address: u64) -> Option<u64> {
         let offset = (address - self.address) / self.stub_bytes * self.stub_bytes;
         let start = self.address.checked_add(offset)?;
@@ -79,7 +82,7 @@ impl<'data> Section<'data> {
     }
 }
 
-/// `jmp *rel32(%rip)`, behind a landing pad and a prefix or not (Intel SDM 2, JMP).
+/// Decodes `jmp *rel32(%rip)`, with or without a landing pad and a prefix before it (Intel SDM 2, JMP).
 fn x86_64(code: &[u8], start: u64) -> Option<u64> {
     const PADS: [&[u8]; 4] = [&[], &[0xf2], &[0xf3, 0x0f, 0x1e, 0xfa], &[0xf3, 0x0f, 0x1e, 0xfa, 0xf2]];
     PADS.iter().find_map(|pad| {
@@ -90,7 +93,8 @@ fn x86_64(code: &[u8], start: u64) -> Option<u64> {
     })
 }
 
-/// `adrp x16, page; ldr x17, [x16, #offset]`, behind a landing pad or not (Arm ARM, ADRP and LDR (immediate)).
+/// Decodes `adrp x16, page; ldr x17, [x16, #offset]`, with or without a landing pad before it (Arm ARM, ADRP
+/// and LDR (immediate)).
 fn aarch64(code: &[u8], start: u64) -> Option<u64> {
     const BTI: u32 = 0xd503_245f;
     let (words, _) = code.as_chunks::<4>();

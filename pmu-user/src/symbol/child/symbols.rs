@@ -1,6 +1,7 @@
-//! Functions by offset in an ELF file, from its symbol tables and, where they were stripped, from what cannot be: `.gopclntab`, the small
-//! table in `.gnu_debugdata`, and the ranges of `.eh_frame`. Of several symbols at an address the one names it that perf would take, so
-//! that the two agree (tools/perf/util/symbol.c, `choose_best_symbol`, Linux 6.18).
+//! Functions by offset in an ELF file, from its symbol tables. For stripped files they come from what cannot
+//! be stripped: `.gopclntab`, the small table in `.gnu_debugdata`, and the ranges of `.eh_frame`. Of several
+//! symbols at an address perf's choice is taken, so that the two agree (tools/perf/util/symbol.c,
+//! `choose_best_symbol`, Linux 6.18).
 
 use std::cmp::Reverse;
 
@@ -16,10 +17,11 @@ use super::{
 };
 use crate::drain::Loaded;
 
-/// Symbols of a table that are looked at: the largest programs have some millions.
+/// Symbols of a table that are read: the largest programs have some millions.
 const SYMBOLS_MAX: usize = 1 << 24;
 
-/// Names of the functions at offsets of `file`, whose segments were recorded as these; its debug file may know more of them.
+/// Returns the names of the functions at offsets of `file`, whose segments were recorded as these. Its debug
+/// file may have more of them.
 pub(super) fn symbols(
     file: &[u8],
     debug: Option<&[u8]>,
@@ -41,7 +43,8 @@ pub(super) fn symbols(
         any |= offer(of.symbols(), &Table::of(of, Some(&versions))?, &mut wanted)?;
     }
     let is_open = |wanted: &[Wanted<'_>]| wanted.iter().any(|wanted| wanted.sized.is_none());
-    // The dynamic symbols are a part of the others, which may have been stripped. Their names are without versions.
+    // The dynamic symbols are a subset of the others, which may have been stripped. Their names are without
+    // versions.
     if is_open(&wanted) {
         any |= offer(file.dynamic_symbols(), &Table::of(&file, None)?, &mut wanted)?;
     }
@@ -67,13 +70,13 @@ pub(super) fn symbols(
     Ok(offsets.iter().zip(&addresses).map(name).collect())
 }
 
-/// What symbols of a table are judged by.
+/// Properties of a table by which its symbols are judged.
 struct Table<'a, 'data> {
-    /// The address that every section ends at, by its index.
+    /// End address of every section, by its index.
     section_ends: Vec<u64>,
-    /// Has it marks between code and data?
+    /// The table has marks between code and data.
     has_marks: bool,
-    /// Versions that names may end with, if they do.
+    /// Versions with which names may end.
     versions: Option<&'a Versions<'data>>,
 }
 
@@ -92,12 +95,12 @@ impl<'a, 'data> Table<'a, 'data> {
         Ok(Self { section_ends, has_marks, versions })
     }
 
-    /// The name of a symbol that stands for code: a function, or a label of assembly.
+    /// Returns the name of a symbol that stands for code: a function, or a label of assembly.
     fn code_name<'of>(&self, symbol: &impl ObjectSymbol<'of>) -> Option<&'of [u8]> {
         let is_code = match symbol.kind() {
             SymbolKind::Text => true,
             SymbolKind::Label | SymbolKind::Unknown => match symbol.flags() {
-                // A label that is visible, as perf has it (`elf_sym__is_label`).
+                // A label that is visible, as in perf (`elf_sym__is_label`).
                 SymbolFlags::Elf { st_info, st_other } => {
                     st_info & 0xf == elf::STT_NOTYPE
                         && !matches!(st_other & 3, elf::STV_HIDDEN | elf::STV_INTERNAL)
@@ -113,7 +116,7 @@ impl<'a, 'data> Table<'a, 'data> {
     }
 }
 
-/// Is it no name, but a mark between code and data on Arm (AAELF64, 5.5.5; AAELF32, 5.5.5)?
+/// Returns whether this is a mark between code and data on Arm, not a name (AAELF64, 5.5.5; AAELF32, 5.5.5).
 fn is_mark(name: &[u8]) -> bool {
     matches!(name, [b'$', b'a' | b'd' | b't' | b'x'] | [b'$', b'a' | b'd' | b't' | b'x', b'.', ..])
 }
@@ -121,14 +124,14 @@ fn is_mark(name: &[u8]) -> bool {
 /// An address, and the symbols that may hold it.
 struct Wanted<'data> {
     address: u64,
-    /// The best symbol with a size that holds it.
+    /// Best symbol with a size that holds the address.
     sized: Option<(Rank, &'data [u8])>,
-    /// The last symbol without a size at or before it, in the same section: a label, which ends where the next symbol
-    /// begins.
+    /// Last symbol without a size at or before the address, in the same section: a label, which ends where
+    /// the next symbol begins.
     label: Option<Label<'data>>,
-    /// Where the last symbol at or before it begins.
+    /// Start of the last symbol at or before the address.
     last: u64,
-    /// The last function at or before it that has call frame information: where it begins and ends.
+    /// Last function at or before the address that has call frame information: its start and end.
     range: Option<(u64, u64)>,
 }
 
@@ -136,7 +139,7 @@ struct Wanted<'data> {
 #[derive(Clone, Copy)]
 struct Label<'data> {
     rank: Rank,
-    /// Where its section ends.
+    /// End of the symbol's section.
     end: u64,
     name: &'data [u8],
 }
@@ -154,8 +157,8 @@ impl<'data> Wanted<'data> {
         }
     }
 
-    /// Is it known to be a label's own? Between the two neither its section ends, nor does a function begin or end that has lost its
-    /// symbol.
+    /// Returns whether the address is known to belong to a label. Between the two no section may end, and no
+    /// function that has lost its symbol may begin or end.
     const fn is_of(&self, label: &Label<'_>) -> bool {
         let (start, address) = (label.rank.start, self.address);
         let is_one = match self.range {
@@ -166,7 +169,7 @@ impl<'data> Wanted<'data> {
     }
 }
 
-/// Offers symbols to the addresses that they hold. Was there any function among them?
+/// Offers symbols to the addresses that they hold. Returns whether any of them is a function.
 fn offer<'data>(
     symbols: impl Iterator<Item = impl ObjectSymbol<'data>>,
     table: &Table<'_, '_>,
@@ -193,7 +196,7 @@ fn offer<'data>(
                 wanted.sized = Some((rank, name));
             }
         }
-        // The next address stands for those behind it.
+        // The entry of the next address is propagated to those after it.
         let Some(next) = wanted.get_mut(first) else { continue };
         next.last = next.last.max(start);
         if size == 0 && next.label.as_ref().is_none_or(|label| rank > label.rank) {
@@ -210,30 +213,30 @@ fn offer<'data>(
     Ok(any)
 }
 
-/// Who sees a symbol, the better ones last.
+/// Visibility of a symbol, in ascending order of preference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Binding {
-    /// Another definition may replace it.
+    /// Another definition may replace the symbol.
     Weak,
-    /// Its own object file.
+    /// The symbol is visible in its own object file.
     Local,
-    /// Everybody.
+    /// The symbol is visible everywhere.
     Global,
 }
 
-/// How good a symbol is for an address behind its start: better ones are larger.
+/// Rank of a symbol for an address after its start: better ones are larger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rank {
-    /// Where it begins: the later the better.
+    /// Start address: the later the better.
     pub(super) start: u64,
     binding: Binding,
-    /// Underscores that it begins with: the fewer the better.
+    /// Leading underscores: the fewer the better.
     underscores: Reverse<usize>,
     name_bytes: usize,
 }
 
 impl Rank {
-    /// Of a symbol.
+    /// Returns the rank of a symbol.
     pub(super) fn of(start: u64, binding: Binding, name: &[u8]) -> Self {
         let underscores = name.iter().take_while(|&&byte| byte == b'_').count();
         Self { start, binding, underscores: Reverse(underscores), name_bytes: name.len() }

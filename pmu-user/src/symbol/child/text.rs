@@ -1,5 +1,6 @@
-//! Functions by address in lists of text: `/proc/kallsyms` (kernel/kallsyms.c, `s_show`) and a JIT's `perf-PID.map`
-//! (tools/perf/Documentation/jit-interface.txt). They are read once, in pieces, and only what is asked for is kept.
+//! Functions by address in text lists: `/proc/kallsyms` (kernel/kallsyms.c, `s_show`) and a JIT's
+//! `perf-PID.map` (tools/perf/Documentation/jit-interface.txt). The lists are read once, in pieces, and only
+//! requested entries are kept.
 
 use std::{
     fs::File,
@@ -16,14 +17,15 @@ use crate::machine::{duration_ns, own_cpu_ns};
 
 /// Bytes that are read at a time.
 const PIECE_BYTES: usize = 1 << 16;
-/// Bytes of a line that are looked at.
+/// Bytes of a line that are parsed.
 const LINE_BYTES_MAX: usize = 8192;
 /// Bytes of a `perf-PID.map` that are read: some 400,000 functions.
 const PERF_MAP_BYTES_MAX: u64 = 32 << 20;
-/// CPU time that reading one may take.
+/// CPU time for reading one `perf-PID.map`, at most.
 const PERF_MAP: Duration = Duration::from_millis(200);
 
-/// A file from its beginning on, wherever whoever else holds it open has come: several requests may be about one file.
+/// Reader of a file from its beginning, independent of the file's shared offset: several requests may refer
+/// to one file.
 struct FromStart<'a> {
     file: &'a File,
     at: u64,
@@ -43,12 +45,13 @@ impl Read for FromStart<'_> {
     }
 }
 
-/// Names of the kernel's functions at `addresses`, from its list.
+/// Returns the names of the kernel's functions at `addresses`, from its list.
 pub(super) fn kernel(file: &File, addresses: &[u64]) -> Result<Vec<Result<Vec<u8>, Why>>, Why> {
     kernel_in(FromStart::of(file), addresses)
 }
 
-/// Names of the kernel's functions at `addresses`. A symbol ends where the next one begins, whatever that stands for.
+/// Returns the names of the kernel's functions at `addresses`. A symbol ends where the next one begins,
+/// whatever its kind.
 fn kernel_in(file: impl Read, addresses: &[u64]) -> Result<Vec<Result<Vec<u8>, Why>>, Why> {
     let mut wanted = sorted::<Option<Best>>(addresses);
     let mut visible = false;
@@ -58,7 +61,7 @@ fn kernel_in(file: impl Read, addresses: &[u64]) -> Result<Vec<Result<Vec<u8>, W
         let (Some(start), Some(&[kind]), Some(name)) = (start, fields.next(), fields.next()) else { return };
         visible |= start != 0;
         let first = wanted.partition_point(|(address, _)| *address < start);
-        // The next address stands for those behind it, until the end.
+        // The entry of the next address is propagated to those after it at the end.
         let Some((_, best)) = wanted.get_mut(first) else { return };
         let is_code = matches!(kind, b't' | b'T' | b'w' | b'W');
         let binding = match kind {
@@ -80,22 +83,22 @@ fn kernel_in(file: impl Read, addresses: &[u64]) -> Result<Vec<Result<Vec<u8>, W
     if visible { Ok(in_order(addresses, &wanted, Why::NotFound, name)) } else { Err(Why::Hidden) }
 }
 
-/// What a JIT's map says of an address, for samples that saw so much of the map at least and at most.
+/// Entries of a JIT's map for an address, for samples taken at a least and a greatest length of the map.
 #[derive(Clone, Debug, Default)]
 struct Written {
     at_least: u64,
     at_most: u64,
-    /// The last function of what all of them saw.
+    /// Last function in the part that all samples saw.
     before: Option<Vec<u8>>,
-    /// That of what only some may have seen, and of what came behind.
+    /// Function in the part that only some may have seen, and in the part after that.
     within: Option<Vec<u8>>,
     behind: Option<Vec<u8>>,
-    /// Are there several within?
+    /// The middle part has several functions.
     several: bool,
 }
 
 impl Written {
-    /// The next line that holds the address, which ends so far into the map.
+    /// Adds the next line that holds the address. `end` is the end of the line in the map.
     fn add(&mut self, name: &[u8], end: u64) {
         let known = if end <= self.at_least {
             self.before = None;
@@ -113,13 +116,14 @@ impl Written {
         match (self.before, self.within) {
             _ if self.several => Err(Why::Replaced),
             (Some(before), Some(within)) if before != within => Err(Why::Replaced),
-            // A JIT may write a function down after it has begun to run.
+            // A JIT may write a function to the map after it has begun to run.
             (before, within) => before.or(within).or(self.behind).ok_or(missing),
         }
     }
 }
 
-/// Names of the functions at addresses in a JIT's map, each for samples that saw so much of the map at least and at most.
+/// Returns the names of the functions at addresses in a JIT's map, each with the least and the greatest
+/// length of the map at its samples.
 pub(super) fn perf_map(file: &File, addresses: &[(u64, u64, u64)]) -> Result<Vec<Result<Vec<u8>, Why>>, Why> {
     let mut wanted: Vec<(usize, u64, Written)> = addresses
         .iter()
@@ -151,7 +155,7 @@ pub(super) fn perf_map(file: &File, addresses: &[(u64, u64, u64)]) -> Result<Vec
     Ok(wanted.into_iter().map(|(_, _, written)| written.name(missing)).collect())
 }
 
-/// Addresses in order, each once, with nothing known of them.
+/// Returns the addresses in order, each once, with an empty entry.
 fn sorted<T: Default>(addresses: &[u64]) -> Vec<(u64, T)> {
     let mut sorted: Vec<u64> = addresses.to_vec();
     sorted.sort_unstable();
@@ -159,7 +163,7 @@ fn sorted<T: Default>(addresses: &[u64]) -> Vec<(u64, T)> {
     sorted.into_iter().map(|address| (address, T::default())).collect()
 }
 
-/// What is known of every address, in the order in which they were asked for.
+/// Returns the entry of every address, in the order of the request.
 fn in_order<T>(
     addresses: &[u64],
     sorted: &[(u64, T)],
@@ -173,23 +177,24 @@ fn in_order<T>(
     addresses.iter().map(|address| find(address).ok_or(missing)).collect()
 }
 
-/// A number in hexadecimal, which the JVM writes with `0x`.
+/// Parses a hexadecimal number, which the JVM writes with `0x`.
 fn hexadecimal(digits: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(digits).ok()?;
     u64::from_str_radix(text.strip_prefix("0x").unwrap_or(text), 16).ok()
 }
 
-/// The best symbol that an address has so far, and its name if it stands for code.
+/// Best symbol for an address so far, with its name if it stands for code.
 type Best = (Rank, Option<Vec<u8>>);
 
-/// Was all of a list read?
+/// Result of reading a list: whole or in part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Whole {
     Yes,
     No,
 }
 
-/// Calls `each` with every line that is read until this process has taken `deadline_ns` of CPU time; only with the beginning of a long one.
+/// Calls `each` with every line that is read until this process has taken `deadline_ns` of CPU time. A long
+/// line is cut off.
 fn for_each_line(
     mut file: impl Read,
     deadline_ns: Option<u64>,
@@ -240,7 +245,7 @@ mod tests {
         Ok(name.as_bytes().to_vec())
     }
 
-    /// A file with this content, which nobody else sees.
+    /// A private file with this content.
     fn file(content: &[u8]) -> File {
         let path = std::env::temp_dir().join(format!("pmbpf-map-{}-{:p}", std::process::id(), content));
         File::create(&path).unwrap().write_all(content).unwrap();
@@ -278,7 +283,7 @@ mod tests {
 
     #[test]
     fn code_over_other_code_is_named_by_how_long_the_map_was() {
-        // 14 bytes a line.
+        // Each line has 14 bytes.
         let map = file(b"1000 20 one__\n1000 20 two__\n1000 20 three\n1000 20 three\n");
         let names = [
             ((14, 14), named("one__")),
@@ -288,7 +293,7 @@ mod tests {
             ((0, 28), Err(Why::Replaced)),
             ((42, 56), named("three")),
             ((28, 56), Err(Why::Replaced)),
-            // It was written down later.
+            // The function was written later.
             ((0, 0), named("one__")),
             ((0, u64::MAX), Err(Why::Replaced)),
         ];

@@ -1,6 +1,6 @@
-//! Unwinds user stacks by the call frame information of the files that their code is in (`.eh_frame`, `.debug_frame`), which
-//! is kept from one stack to the next. Both are a stranger's: nothing read from them is believed, and what they cost this
-//! process is bounded by who asks.
+//! Unwinding of user stacks by the call frame information of the files with their code (`.eh_frame`,
+//! `.debug_frame`), which is kept from one stack to the next. Neither stacks nor files are trusted: nothing
+//! read from them is believed, and the collector bounds their cost in this process.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -17,42 +17,43 @@ use super::{
 
 /// Bytes of call frame information of one file. Those of the largest browsers take some 20 MB.
 const FILE_BYTES_MAX: u64 = 40 << 20;
-/// Bytes of all files. When they are more, those that were kept before are forgotten, and asked for again.
+/// Bytes of all files. When the total exceeds this, the files kept before are dropped, and requested again.
 const BYTES_MAX: u64 = 80 << 20;
-/// Files that the cache of rules may be used for: it tells them apart by a number of 16 bits.
+/// Files for which one cache of rules is used: it distinguishes them by a number of 16 bits.
 const FILES_A_CACHE: u32 = 1 << 15;
 
 type Bytes = Arc<[u8]>;
 type Native = UnwinderNative<Bytes, MayAllocateDuringUnwind>;
 
-/// Files, and the rules that were found in them.
+/// Files, and a cache of the rules found in them.
 #[derive(Default)]
 pub(super) struct Unwinder {
     files: Files,
     cache: CacheNative<MayAllocateDuringUnwind>,
-    /// Files that the cache was used for.
+    /// Files for which the cache was used.
     cached: u32,
 }
 
-/// Files that are kept, by number.
+/// Kept files, by number.
 #[derive(Default)]
 struct Files {
     kept: HashMap<u32, Frames>,
     bytes: u64,
-    /// For code in no file: it follows frame pointers.
+    /// Unwinder for code in no file, by frame pointers.
     plain: Native,
 }
 
-/// The call frame information of a file.
+/// Call frame information of a file.
 struct Frames {
     /// Segments: offset in the file, size, address.
     segments: Vec<(u64, u64, u64)>,
-    /// Has the file as its only module, at the addresses that it states itself: so the rules serve every process.
+    /// Unwinder with the file as its only module, at the addresses in the file's own headers. So the rules
+    /// serve every process.
     unwinder: Native,
 }
 
 impl Frames {
-    /// The address that an offset in the file has in the file's own terms.
+    /// Returns the address of an offset in the file, in the file's own addresses.
     fn address(&self, offset: u64) -> Option<u64> {
         let holds = |&&(start, size, _): &&(u64, u64, u64)| offset >= start && offset - start < size;
         self.segments.iter().find(holds).and_then(|&(start, _, address)| address.checked_add(offset - start))
@@ -60,7 +61,8 @@ impl Frames {
 }
 
 impl Unwinder {
-    /// Keeps the call frame information of a file, or of its debug file if it has none itself, by the file's number.
+    /// Keeps the call frame information of a file, or of its debug file if the file has none, under the
+    /// file's number.
     pub(super) fn keep(&mut self, number: u32, file: &[u8], debug: Option<&[u8]>) -> Result<(), Why> {
         let file = parse(file)?;
         let debug = debug.and_then(|debug| parse(debug).ok());
@@ -106,7 +108,7 @@ impl Unwinder {
         Ok(())
     }
 
-    /// Unwinds stacks of one process, whose bytes are behind each other.
+    /// Unwinds stacks of one process, the bytes of which follow each other.
     pub(super) fn unwind_all(
         &mut self,
         mappings: &[Mapped],
@@ -123,7 +125,7 @@ impl Unwinder {
         starts.iter().map(unwind).collect()
     }
 
-    /// Unwinds a stack, from its registers and what lies behind its stack pointer.
+    /// Unwinds a stack, from its registers and the bytes above its stack pointer.
     fn unwind(&mut self, mappings: &[Mapped], registers: &[u64; 4], stack: &[u8]) -> Unwound {
         let [instruction, stack_pointer, ..] = *registers;
         let mut registers = native(registers);
@@ -141,7 +143,7 @@ impl Unwinder {
             let (unwinder, here) = match self.files.module(mappings, address) {
                 Ok(found) => found,
                 Err(end) => {
-                    // What it returns to is no code, so it is no frame.
+                    // The return address is not code, so it is not a frame.
                     if let (End::Unmapped(_), true) = (end, frames.len() > 1) {
                         frames.pop();
                     }
@@ -152,7 +154,7 @@ impl Unwinder {
                 Ok(None) => break End::First,
                 Err(_) => break End::Lost,
                 Ok(Some(next)) => match FrameAddress::from_return_address(next) {
-                    // Where nothing else says so, a return to 0 is how the first function is marked.
+                    // Without other information, a return to 0 marks the first function.
                     None => break End::First,
                     Some(next) => address = next,
                 },
@@ -173,7 +175,7 @@ impl Files {
         self.kept.insert(number, frames);
     }
 
-    /// Who unwinds at an address, and the address in his terms.
+    /// Returns the unwinder for an address, and the address in the unwinder's terms.
     fn module(&self, mappings: &[Mapped], address: FrameAddress) -> Result<(&Native, FrameAddress), End> {
         let wanted = address.address_for_lookup();
         let after = mappings.partition_point(|mapped| mapped.start <= wanted);
@@ -194,7 +196,7 @@ impl Files {
     }
 }
 
-/// The bytes of a section, as long as the `budget` lasts; `None` if there is none.
+/// Returns the bytes of a section, within the `budget`. Returns `None` if there is no such section.
 fn section(file: &object::File<'_>, name: &str, budget: &mut u64) -> Result<Option<Bytes>, Why> {
     let Some(section) = file.section_by_name(name) else { return Ok(None) };
     let data = section.compressed_data().map_err(|_| Why::Damaged)?;
@@ -210,12 +212,13 @@ fn native(&[instruction, stack, frame, _]: &[u64; 4]) -> UnwindRegsNative {
 
 #[cfg(target_arch = "aarch64")]
 fn native(&[_, stack, frame, link]: &[u64; 4]) -> UnwindRegsNative {
-    // User addresses have 48 bits, or 52 where a program asks for them; signatures are above (arch/arm64/include/asm/pointer_auth.h).
+    // User addresses have 48 bits, or 52 where a program requests them. Signatures are above
+    // (arch/arm64/include/asm/pointer_auth.h).
     let mask = framehop::aarch64::PtrAuthMask::from_max_known_address((1 << 48) - 1);
     UnwindRegsNative::new_with_ptr_auth_mask(mask, link, stack, frame)
 }
 
-// Stacks are made as x86-64 has them at the entry of a function.
+// The stacks have the layout of x86-64 at the entry of a function.
 #[cfg(test)]
 #[cfg(target_arch = "x86_64")]
 mod tests;

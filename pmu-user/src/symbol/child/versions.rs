@@ -1,5 +1,6 @@
-//! Versions of symbols (`clock_gettime@@GLIBC_2.17`), which linkers write behind the names in symbol tables, and which do not
-//! belong to them. An `@` in a name may be part of it: compilers of Crystal, D and others write it.
+//! Versions of symbols (`clock_gettime@@GLIBC_2.17`), which linkers append to names in symbol tables, and
+//! which are not part of the names. An `@` may be part of a name: compilers of Crystal, D and others write
+//! it.
 
 use std::collections::HashSet;
 
@@ -14,12 +15,12 @@ const VERSIONS_MAX: usize = 1 << 12;
 /// Versions that a file defines.
 pub(super) struct Versions<'data> {
     defined: HashSet<&'data [u8]>,
-    /// It says no more than that there are some, as a debug file does.
+    /// The file has the section of versions without its contents, as a debug file does.
     are_absent: bool,
 }
 
 impl<'data> Versions<'data> {
-    /// Of a file.
+    /// Reads the versions of a file.
     pub(super) fn of(file: &object::File<'data>) -> Self {
         let defined = match file {
             object::File::Elf32(file) => defined(file),
@@ -31,7 +32,7 @@ impl<'data> Versions<'data> {
         Self { defined: defined.unwrap_or_default(), are_absent }
     }
 
-    /// A name without its version.
+    /// Returns a name without its version.
     pub(super) fn without<'a>(&self, name: &'a [u8]) -> &'a [u8] {
         let Some(at) = name.iter().rposition(|&byte| byte == b'@').filter(|&at| at > 0) else { return name };
         let (plain, version) = (&name[..at], &name[at + 1..]);
@@ -48,14 +49,14 @@ fn defined<'data, Elf: FileHeader>(file: &ElfFile<'data, Elf>) -> Option<HashSet
     let mut names = HashSet::new();
     for version in list.take(VERSIONS_MAX) {
         let (_, mut names_of) = version.ok()?;
-        // The first is its own, those behind it are of versions that it goes on from.
+        // The first name is the version itself, those after it are its predecessors.
         let own = names_of.next().ok()??;
         names.insert(strings.get(own.vda_name.get(endian)).ok()?);
     }
     Some(names)
 }
 
-/// `GLIBC_2.17`, `GLIBCXX_3.4.30`, `OPENSSL_3.0.0`.
+/// Returns whether the text looks like a version: `GLIBC_2.17`, `GLIBCXX_3.4.30`, `OPENSSL_3.0.0`.
 fn looks_like_one(version: &[u8]) -> bool {
     let begins = version.first().is_some_and(u8::is_ascii_uppercase);
     let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.');

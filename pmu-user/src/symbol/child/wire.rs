@@ -1,5 +1,5 @@
-//! What the collector and its symbolizer process say to each other: frames of JSON behind a length, on a stream socket.
-//! A request's files travel with its first bytes, as descriptors (unix(7), SCM_RIGHTS).
+//! Protocol between the collector and its symbolizer process: frames of JSON, each after its length, on a
+//! stream socket. The files of a request are sent with its first bytes, as descriptors (unix(7), SCM_RIGHTS).
 
 use std::{
     fs::File,
@@ -16,107 +16,111 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::drain::{Code, Loaded, in_time};
 
-/// Largest frame: the names of one request's addresses.
+/// Largest frame, in bytes: the names of one request's addresses.
 const FRAME_BYTES_MAX: usize = 16 << 20;
-/// Addresses of one request.
+/// Addresses of one request, at most.
 pub(in crate::symbol) const ADDRESSES_MAX: usize = 2048;
-/// Frames of a stack that is unwound.
+/// Frames of an unwound stack, at most.
 pub(in crate::symbol) const FRAMES_MAX: usize = 1024;
-/// Stacks of one request.
+/// Stacks of one request, at most.
 pub(in crate::symbol) const STACKS_MAX: usize = 32;
-/// Their bytes.
+/// Bytes of the stacks of one request, at most.
 const STACK_BYTES_MAX: usize = STACKS_MAX * pmu_common::ring::COPY_BYTES_MAX;
-/// Segments of a file that are kept.
+/// Segments of a file that are kept, at most.
 pub(super) const SEGMENTS_MAX: usize = 16;
-/// Files of one request: a binary, its debug file, and the file that this one shares with others.
+/// Files of one request, at most: a binary, its debug file, and the file that the debug file shares with
+/// others.
 pub(super) const FILES_MAX: usize = 3;
 
-/// What is asked of the symbolizer process.
+/// A request to the symbolizer process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::symbol) enum Request {
-    /// Build id and links of an ELF file. With the file.
+    /// Build id and links of an ELF file. Sent with the file.
     Identify,
-    /// Functions by address. With /proc/kallsyms.
+    /// Functions by address. Sent with /proc/kallsyms.
     Kernel(Vec<u64>),
-    /// Functions by offset in an ELF file, from its symbol tables. With the file, and its debug file if there is one; with what was
-    /// recorded of its segments, where the file itself is not there.
+    /// Functions by offset in an ELF file, from its symbol tables. Sent with the file, and its debug file if
+    /// there is one. Where the file itself is missing, sent with the recorded segments.
     Symbols(Vec<u64>, Vec<Loaded>),
-    /// Functions, lines and inlined calls by offset in an ELF file, from its DWARF. With the files of [`Request::Symbols`],
-    /// and the file that the debug file shares with others (`.gnu_debugaltlink`) if there is one.
+    /// Functions, lines and inlined calls by offset in an ELF file, from its DWARF. Sent with the files of
+    /// [`Request::Symbols`], and with the file that the debug file shares with others (`.gnu_debugaltlink`),
+    /// if there is one.
     Lines(Vec<u64>, Vec<Loaded>),
-    /// Functions by address, each with how long the map was at least and at most when the address was sampled. With a `perf-PID.map`.
+    /// Functions by address, each with the least and the greatest length of the map when the address was
+    /// sampled. Sent with a `perf-PID.map`.
     PerfMap(Vec<(u64, u64, u64)>),
-    /// What code addresses had, from when on. With a JIT's dump.
+    /// Code that addresses held, each with its start time. Sent with a JIT's dump.
     JitHeld(Vec<u64>),
-    /// Functions by their places in a JIT's dump. With it.
+    /// Functions by their places in a JIT's dump. Sent with the dump.
     JitPlaces(Vec<u64>),
-    /// Functions by address, of those that had one only. With a JIT's dump.
+    /// Functions by address, of addresses that held one function only. Sent with a JIT's dump.
     JitAddresses(Vec<u64>),
-    /// Functions by offset in the vDSO that every 64-bit process of this kernel has.
+    /// Functions by offset in the vDSO of the 64-bit processes of this kernel.
     Vdso(Vec<u64>),
-    /// Instructions of the function around an offset in an ELF file. With the files of [`Request::Symbols`].
+    /// Instructions of the function around an offset in an ELF file. Sent with the files of
+    /// [`Request::Symbols`].
     Instructions(u64),
-    /// Keep the call frame information of a file, by this number. With the file, and its debug file if there is one; of the
-    /// vDSO without any.
+    /// Keeps the call frame information of a file under this number. Sent with the file, and its debug file
+    /// if there is one. Without a file it is that of the vDSO.
     Frames(u32),
-    /// Unwind user stacks of one process, with these of its mappings. The stacks' bytes follow the request.
+    /// Unwinds user stacks of one process, with these of its mappings. The stacks' bytes follow the request.
     Unwind(Vec<Mapped>, Vec<Start>),
 }
 
-/// Code that an address had.
+/// Code that an address held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::symbol) struct Held {
-    /// From when on (CLOCK_MONOTONIC, ns).
+    /// Start time (CLOCK_MONOTONIC, ns).
     pub(in crate::symbol) from_ns: u64,
-    /// Its place in the dump; none if nothing is there any more.
+    /// Place of the code in the dump. `None`: the address holds nothing from then on.
     pub(in crate::symbol) code: Option<u64>,
 }
 
 /// An executable mapping of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::symbol) struct Mapped {
-    /// Addresses.
+    /// Start address of the mapping.
     pub(in crate::symbol) start: u64,
     pub(in crate::symbol) end: u64,
-    /// Where in its file it begins.
+    /// Offset in the file at which the mapping begins.
     pub(in crate::symbol) offset: u64,
-    /// The number of its file; none if there is no call frame information: frame pointers are followed there.
+    /// Number of the file. `None`: there is no call frame information, and frame pointers are followed.
     pub(in crate::symbol) file: Option<u32>,
 }
 
-/// Where unwinding begins.
+/// Starting point of unwinding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::symbol) struct Start {
-    /// As [`pmu_common::ring::StackCopy::registers`].
+    /// Registers as in [`pmu_common::ring::StackCopy::registers`].
     pub(in crate::symbol) registers: [u64; 4],
-    /// Bytes of the stack.
+    /// Bytes of the stack copy.
     pub(in crate::symbol) bytes: u32,
 }
 
-/// A user stack.
+/// An unwound user stack.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::symbol) struct Unwound {
-    /// Addresses, innermost first: where it is, and where it returns to.
+    /// Addresses, innermost first: the current one, then return addresses.
     pub(in crate::symbol) frames: Vec<u64>,
     pub(in crate::symbol) end: End,
 }
 
-/// Why unwinding ended.
+/// Reason why unwinding ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::symbol) enum End {
-    /// It is the function that the thread began with.
+    /// The last frame is the function that the thread began with.
     First,
-    /// There are more frames than are kept.
+    /// The stack has more frames than are kept.
     Deep,
-    /// The rest of the stack was not copied, or makes no sense.
+    /// The rest of the stack was not copied, or is not plausible.
     Lost,
-    /// An address is in none of the mappings of the request.
+    /// An address is in no mapping of the request.
     Unmapped(u64),
-    /// The call frame information of a file is not kept, or not any more.
+    /// The call frame information of a file is not kept, or no longer.
     Absent(u32),
 }
 
-/// What the symbolizer process says.
+/// Answer of the symbolizer process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Answer {
     /// CPU time of the process so far, in ns.
@@ -124,66 +128,66 @@ pub(super) struct Answer {
     pub(super) found: Result<Found, Why>,
 }
 
-/// What was found.
+/// Result of a request.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Found {
-    /// Of [`Request::Identify`].
+    /// Result of [`Request::Identify`].
     Identity(Identity),
-    /// Of [`Request::Frames`].
+    /// Result of [`Request::Frames`].
     Ready,
-    /// Of [`Request::Unwind`]: the stacks, in their order.
+    /// Result of [`Request::Unwind`]: the stacks, in their order.
     Stacks(Vec<Unwound>),
-    /// Of [`Request::Instructions`]: each with its offset, as text.
+    /// Result of [`Request::Instructions`]: each with its offset, as text.
     Instructions(Vec<(u64, Vec<u8>)>),
-    /// Of [`Request::JitHeld`]: in order, of each address.
+    /// Result of [`Request::JitHeld`]: for each address, its code in order of time.
     Held(Vec<Vec<Held>>),
-    /// Of every other request: the code at each of its addresses, in their order.
+    /// Result of every other request: the code at each of its addresses, in their order.
     Names(Vec<Result<Code, Why>>),
 }
 
-/// Who an ELF file is, and where more is known of it.
+/// Identity of an ELF file, and links to files with more of its symbols.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::symbol) struct Identity {
-    /// Its build id.
+    /// Build id of the file.
     pub(in crate::symbol) build_id: Option<Vec<u8>>,
     /// Name of its debug file (`.gnu_debuglink`).
     pub(in crate::symbol) debug_link: Option<Vec<u8>>,
     /// Path of the file that it shares with others (`.gnu_debugaltlink`).
     pub(in crate::symbol) shared_link: Option<Vec<u8>>,
-    /// What of it is loaded to be executed; nothing of a debug file.
+    /// Segments that are loaded for execution. Empty for a debug file.
     pub(in crate::symbol) loaded: Vec<Loaded>,
-    /// Is it a debug file, which has its program's sections without what is in them?
+    /// The file is a debug file, which has its program's sections without their contents.
     pub(in crate::symbol) holds_no_code: bool,
 }
 
-/// Why an address has no name.
+/// Reason why an address has no name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::symbol) enum Why {
     /// The file has no symbols.
     NoSymbols,
-    /// It has some, and none holds the address.
+    /// The file has symbols, and none holds the address.
     NotFound,
-    /// No symbol holds the address, and the function that does begins at this offset by its call frame information.
+    /// No symbol holds the address. By the call frame information its function begins at this offset.
     InFunction(u64),
     /// The offset is in no segment of the file.
     Outside,
-    /// A table of the file is larger than we read.
+    /// A table of the file is larger than the reader's limit.
     TooLarge,
-    /// The file is no ELF file, or a damaged one.
+    /// The file is not an ELF file, or is damaged.
     Damaged,
-    /// It cannot be read.
+    /// The file cannot be read.
     Unreadable,
-    /// Its instructions are those of a processor that is not decoded.
+    /// The instructions are those of a processor that is not decoded.
     NotDecoded,
     /// The process has written no map of its code.
     NoPerfMap,
-    /// The address had several functions, and when each was there is not known.
+    /// The address held several functions, and the time of each is not known.
     Replaced,
     /// The kernel hides its addresses.
     Hidden,
-    /// The symbolizer process ended on the file.
+    /// The symbolizer process ended while it read the file.
     Crashed,
-    /// It took longer than a file may.
+    /// The file took longer than one file may.
     Slow,
     /// The time for names was over.
     NoTime,
@@ -194,7 +198,7 @@ pub(in crate::symbol) enum Why {
 }
 
 impl Why {
-    /// What reports and recordings say.
+    /// Returns the text of the reason in reports and recordings.
     pub(in crate::symbol) const fn text(self) -> &'static str {
         match self {
             Self::NoSymbols => "its file has no symbols",
@@ -238,7 +242,7 @@ pub(in crate::symbol) fn send<T: Serialize>(
     stream.write_all(&body)
 }
 
-/// Receives the bytes that follow a request; an error if they are more than may be.
+/// Receives the bytes that follow a request. Returns an error if they exceed [`STACK_BYTES_MAX`].
 pub(super) fn receive_bytes(stream: &mut UnixStream, starts: &[Start]) -> io::Result<Vec<u8>> {
     let bytes = starts.iter().fold(0_usize, |sum, start| sum.saturating_add(start.bytes as usize));
     if bytes > STACK_BYTES_MAX {
@@ -249,7 +253,7 @@ pub(super) fn receive_bytes(stream: &mut UnixStream, starts: &[Start]) -> io::Re
     Ok(stacks)
 }
 
-/// Receives a value, with files; `None` at the end of the stream. `before` is called before every wait.
+/// Receives a value, with files. Returns `None` at the end of the stream. Calls `before` ahead of every wait.
 pub(in crate::symbol) fn receive<T: DeserializeOwned>(
     stream: &mut UnixStream,
     before: impl Fn(&UnixStream) -> io::Result<()>,

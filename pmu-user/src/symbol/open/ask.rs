@@ -1,4 +1,4 @@
-//! What the collector asks of the process that opens files of others, and the other side of it.
+//! Requests of the collector to the process that opens files of others, and that process's side.
 
 use std::{
     fs::File,
@@ -32,35 +32,36 @@ use crate::{
     untrusted::{Untrusted, exact},
 };
 
-/// What is asked.
+/// A request to that process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(in crate::symbol) enum Ask {
-    /// The file of a mapping that was found in the map `of` a process: of that, else of `tgid`, else as one of its `kin` sees it.
+    /// The file of a mapping that was found in the map of the process `of`. It is opened through `of`, else
+    /// through `tgid`, else as one of its `kin` sees it.
     Mapped { region: Region, of: u32, tgid: u32, kin: Vec<u32> },
-    /// The debug file that a binary names, beside it in the view of a process.
+    /// The debug file that a binary names, in its folder in the view of a process.
     DebugBeside { tgid: u32, path: Path, link: Vec<u8> },
     /// The map that a JIT wrote, and its inode.
     PerfMap(u32),
     /// Memory of a process.
     Memory { tgid: u32, start: u64, bytes: u64 },
-    /// What is mapped in a process, as text.
+    /// Mappings of a process, as text.
     AddressMap(u32),
-    /// The size of the file that comes with it.
+    /// Size of the file that comes with the request.
     Size,
 }
 
-/// A path that was chosen by others.
+/// A path that is not trusted.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in crate::symbol) struct Path(#[serde(with = "exact")] pub(in crate::symbol) Untrusted);
 
-/// With how much room for copies of files it is asked.
+/// A request, with the room left for copies of files.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Question {
     pub(super) ask: Ask,
     pub(super) copy_bytes_max: u64,
 }
 
-/// What is answered.
+/// Reply to a request.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Reply {
     pub(super) cpu_ns: u64,
@@ -71,26 +72,27 @@ pub(super) struct Reply {
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Got {
-    /// A file comes with it, with this inode if that was asked for; is it root's, on no mount that another process serves?
+    /// A file follows, with its inode if that was requested. The flag is set if root owns the file, and no
+    /// other process serves its mount.
     File(u64, bool),
-    /// So many bytes follow.
+    /// Number of bytes that follow.
     Bytes(u64),
-    /// A size.
+    /// Size of a file.
     Size(u64),
 }
 
-/// The hidden subcommand.
+/// Name of the hidden subcommand.
 pub const SUBCOMMAND: &str = "__open";
 
-/// Descriptors: the socket, and what opening a file takes.
+/// Descriptors: the socket, and those needed to open a file.
 const DESCRIPTORS_MAX: u64 = 64;
-/// Memory of its own: the text of an address map, several times.
+/// Memory of the process: several times the text of an address map.
 const DATA_BYTES_MAX: u64 = 128 << 20;
 
-/// Bytes of a process's memory that are read.
+/// Bytes of another process's memory that are read.
 const MEMORY_BYTES_MAX: u64 = 64 << 10;
 
-/// Opens files of others until the collector is gone.
+/// Opens files of others until the collector exits.
 ///
 /// # Errors
 ///
@@ -157,7 +159,7 @@ fn answer(ask: &Ask, files: &[File]) -> Answer {
     }
 }
 
-/// Memory of a process. Needs the right to trace it.
+/// Reads memory of a process. Needs the permission to trace it.
 fn memory_of(tgid: u32, start: u64, bytes: u64) -> io::Result<Vec<u8>> {
     let mut content = vec![0; usize::try_from(bytes.min(MEMORY_BYTES_MAX)).map_err(io::Error::other)?];
     File::open(format!("/proc/{tgid}/mem"))?.read_exact_at(&mut content, start)?;
@@ -168,11 +170,11 @@ fn errno(error: &io::Error) -> Errno {
     Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
 
-/// `FUSE_SUPER_MAGIC` (include/uapi/linux/magic.h).
+/// Magic number of FUSE: `FUSE_SUPER_MAGIC` (include/uapi/linux/magic.h).
 const FUSE: u64 = 0x6573_5546;
 
-/// A copy in memory of a file whose server is another process, with its size: not only to read it may wait for that, but to close it.
-/// `None` of another file.
+/// Returns a copy in memory of a file that another process serves, with its size. Not only a read, but also
+/// the close of such a file may wait for that process. Returns `None` for any other file.
 fn detached(file: &File, bytes_max: u64) -> Result<Option<(File, u64)>, Errno> {
     if fstatfs(file)?.f_type as u64 != FUSE {
         return Ok(None);

@@ -1,5 +1,6 @@
-//! Asks the process that opens files of others, with patience. A stranger can make it wait for ever, also so that no signal ends it: then it
-//! is left behind, and another one is started. So many are left behind for one owner; after that nothing of that owner is asked for.
+//! Calls to the process that opens files of others, with a limited wait. A user's process can block such a
+//! call for ever, even against signals. The blocked process is then left behind, and another one is started.
+//! The number left behind for one owner is limited. After that no call is made for that owner.
 
 use std::{
     collections::HashMap,
@@ -26,30 +27,32 @@ use crate::{
     },
 };
 
-/// How long a call may be blocked, and how long where another one of the same owner is. Time in which the process waits for a CPU does not
-/// count.
+/// Longest time that a call may be blocked. The second value applies while another call of the same owner is
+/// blocked. Time in which the process waits for a CPU does not count.
 const PATIENCE: Duration = Duration::from_millis(500);
 const PATIENCE_AGAIN: Duration = Duration::from_millis(100);
-/// How long a call is waited for that gets no CPU.
+/// Longest wait for a call that gets no CPU.
 const WALL: Duration = Duration::from_secs(20);
-/// Processes that may be left behind for one owner, each of them for another process of that owner, and for all together.
+/// Processes that may be left behind for one owner, each of them for another process of that owner, and for
+/// all owners together.
 const LEFT_BEHIND_EACH: usize = 16;
 const LEFT_BEHIND_MAX: usize = 64;
-/// How long one process, and one owner, may block in all: at first, and an owner for a part of the time that passes.
+/// Longest total time blocked by one process and by one owner. An owner has a first allowance, and a part of
+/// the elapsed time.
 const BLOCKED_BY_PROCESS: Duration = Duration::from_millis(1000);
 const BLOCKED_FIRST: Duration = Duration::from_millis(3000);
 const BLOCKED_PART: u32 = 20;
-/// Bytes of one owner's files that are copied into memory, in all.
+/// Bytes of one owner's files that are copied into memory, in total.
 const COPIED_MAX: u64 = 64 << 20;
 
-/// What was opened or read.
+/// Result of a call.
 #[derive(Debug)]
 pub(in crate::symbol) enum Given {
-    /// A file.
+    /// An open file.
     File(Opened),
-    /// Bytes.
+    /// Bytes that were read.
     Bytes(Vec<u8>),
-    /// A size.
+    /// Size of a file.
     Size(u64),
 }
 
@@ -57,13 +60,13 @@ pub(in crate::symbol) enum Given {
 #[derive(Debug)]
 pub(in crate::symbol) struct Opened {
     pub(in crate::symbol) file: File,
-    /// Its inode, if that was asked for.
+    /// Inode of the file, if it was requested.
     pub(in crate::symbol) inode: u64,
-    /// Is it root's?
+    /// The file is owned by root.
     pub(in crate::symbol) is_of_root: bool,
 }
 
-/// Makes calls.
+/// Caller with limited patience.
 #[derive(Debug)]
 pub(in crate::symbol) struct Patience {
     program: PathBuf,
@@ -71,21 +74,21 @@ pub(in crate::symbol) struct Patience {
     left_behind: Vec<LeftBehind>,
     owners: Owners,
     used: HashMap<Whose, Used>,
-    /// How long each process has blocked.
+    /// Total time blocked by each process.
     blocked: HashMap<u32, Duration>,
     began: Instant,
     /// CPU time of processes that have ended.
     past_cpu_ns: u64,
 }
 
-/// What was spent for one owner.
+/// Resources used for one owner.
 #[derive(Clone, Copy, Debug, Default)]
 struct Used {
     blocked: Duration,
     copied: u64,
 }
 
-/// A process that does not answer, and for whom it was asked.
+/// A process that does not respond, and the owner of the call.
 #[derive(Debug)]
 struct LeftBehind {
     process: Child,
@@ -107,7 +110,7 @@ impl Default for Patience {
 }
 
 impl Patience {
-    /// One that starts this program, which must be pmbpf.
+    /// Returns a caller that starts this program, which must be pmbpf.
     pub(in crate::symbol) fn of(program: PathBuf) -> Self {
         Self {
             program,
@@ -121,23 +124,24 @@ impl Patience {
         }
     }
 
-    /// Whose a process is, or the first of those that it was forked from which is still there.
+    /// Returns the owner of a process, or that of its nearest ancestor that still exists.
     pub(in crate::symbol) fn whose(&mut self, kin: &[u32]) -> Whose {
         self.owners.of(kin)
     }
 
-    /// The process with this id is another one from now on.
+    /// Discards the state of this id, which now belongs to another process.
     pub(in crate::symbol) fn forget(&mut self, tgid: u32) {
         self.owners.forget(tgid);
         self.blocked.remove(&tgid);
     }
 
-    /// CPU time of the processes so far, in ns.
+    /// Returns the CPU time of the processes so far, in ns.
     pub(in crate::symbol) fn cpu_ns(&self) -> u64 {
         self.past_cpu_ns + self.running.as_ref().map_or(0, |running| running.cpu_ns)
     }
 
-    /// What is asked for a process of an owner, or why there is none of it; `None` if it takes too long.
+    /// Makes a call for a process of an owner. Returns its result or error. Returns `None` if it takes too
+    /// long.
     pub(in crate::symbol) fn call(
         &mut self,
         (whose, tgid): (&Whose, u32),
@@ -167,7 +171,8 @@ impl Patience {
         }
     }
 
-    /// For how long something of a process may block; `None` if it, or its owner, has made us wait too often or for too long.
+    /// Returns how long a call for a process may block. Returns `None` if the process or its owner has
+    /// blocked too often or for too long.
     fn patience(&mut self, whose: &Whose, tgid: u32) -> Option<Duration> {
         self.left_behind.retain_mut(|one| matches!(one.process.try_wait(), Ok(None)));
         let of_it = self.left_behind.iter().filter(|one| one.whose == *whose).count();
@@ -195,7 +200,7 @@ impl Drop for Patience {
             let _ = opener.process.kill();
             own_process::reap(opener.process);
         }
-        // One that is blocked in the kernel ends when that lets go of it.
+        // A process that is blocked in the kernel ends when the kernel releases it.
         self.left_behind.iter_mut().for_each(|one| drop(one.process.try_wait()));
     }
 }
@@ -208,7 +213,8 @@ impl Opener {
         Ok(Self { process, stream, cpu_ns: 0 })
     }
 
-    /// The answer, with the bytes that were copied for it. Adds how long the process was blocked.
+    /// Returns the answer, with the bytes that were copied for it. Adds the time that the process was
+    /// blocked.
     fn ask(
         &mut self,
         question: &Question,
@@ -251,7 +257,7 @@ mod tests {
     use super::{Ask, LEFT_BEHIND_EACH, LeftBehind, PATIENCE, PATIENCE_AGAIN, Patience};
     use crate::{machine::testing::Tree, symbol::whose::Whose};
 
-    /// One whose process never answers.
+    /// A caller whose process never responds.
     fn silent() -> (Tree, Patience) {
         let tree = Tree::new(&[("program", "#!/bin/sh\nexec sleep 60\n")]);
         let program = tree.root.join("program");
@@ -268,7 +274,7 @@ mod tests {
         patience.blocked.insert(1, PATIENCE * 2);
         assert!(begun.elapsed() >= PATIENCE - Duration::from_millis(50));
         assert_eq!(patience.patience(&owner, 1), None, "{:?}", patience.blocked);
-        // A process that is killed ends a moment later.
+        // A killed process ends a moment later.
         while patience.patience(&owner, 2) != Some(PATIENCE) {
             assert!(begun.elapsed() < PATIENCE + Duration::from_secs(10), "another process");
             std::thread::sleep(Duration::from_millis(10));

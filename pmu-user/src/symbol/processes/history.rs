@@ -1,6 +1,6 @@
-//! What was mapped in a process before: programs that it executed, and code over which something else was mapped. Each with the times
-//! from which it held and until which, so that a sample is named by what was there when it was taken. It is dropped after the drain that
-//! brings the last samples of that time.
+//! Earlier mappings of a process: of programs that it executed, and of code that was replaced by another
+//! mapping. Each has its start and end time, so that a sample is named by what was mapped when it was taken.
+//! An entry is dropped after the drain that brings the last samples of its time.
 
 use std::{
     collections::VecDeque,
@@ -15,33 +15,33 @@ use crate::symbol::address_map::{AddressMap, Region};
 
 /// Programs of one process that are kept: as many as it may execute between two drains.
 const PAST_MAX: usize = 1024;
-/// Bytes of what was mapped over in one process: some 500 mappings.
+/// Bytes of replaced mappings in one process, at most: some 500 mappings.
 const REPLACED_BYTES_MAX: usize = 128 << 10;
-/// Changes of one process whose times are kept.
+/// Changes of one process with kept times, at most.
 const CHANGES_MAX: usize = 4096;
 
-/// What is mapped in a process.
+/// Mappings of a process.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Maps {
-    /// What the kernel told of.
+    /// Mappings that the kernel reported.
     pub(super) told: Option<Rc<AddressMap>>,
-    /// What was read, or is a parent's. What the kernel tells comes later.
+    /// Mappings that were read, or are a parent's. Reports of the kernel are newer.
     pub(super) read: Option<Rc<AddressMap>>,
 }
 
 impl Maps {
-    /// The mapping around an address, and the process whose map it is in.
+    /// Returns the mapping around an address, and the process in whose map it is.
     pub(super) fn find(&self, address: u64) -> Option<(u32, &Region)> {
         let maps = self.told.iter().chain(&self.read);
         maps.filter_map(|map| Some((map.of, map.find(address)?))).next()
     }
 
-    /// What is mapped.
+    /// Returns the mappings.
     pub(super) fn regions(&self) -> impl Iterator<Item = &Region> {
         self.told.iter().chain(&self.read).flat_map(|map| map.regions())
     }
 
-    /// Adds a mapping that the kernel told of, and returns the code that it replaces.
+    /// Adds a mapping that the kernel reported, and returns the code that it replaces.
     pub(super) fn insert(
         &mut self,
         tgid: u32,
@@ -82,24 +82,24 @@ struct Past {
     maps: Maps,
 }
 
-/// Code over which something else was mapped.
+/// Code that was replaced by another mapping.
 #[derive(Debug)]
 struct Replaced {
-    /// The process whose map it was in.
+    /// Process in whose map it was.
     of: u32,
     region: Region,
     from_ns: u64,
     until_ns: u64,
 }
 
-/// What an address of a process was at a time that is over.
+/// State of an address of a process at a past time.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Was {
-    /// It lay in this mapping, which was found in the map of a process.
+    /// The address was in this mapping, which was found in the map of a process.
     In(u32, Region),
-    /// In none of the mappings of that time.
+    /// The address was in no mapping of that time.
     Unmapped,
-    /// What was mapped then is not known.
+    /// The mappings of that time are not known.
     Unknown(&'static str),
 }
 
@@ -107,19 +107,19 @@ pub(super) const EXECUTED: &str = "the process executed another program before i
 pub(super) const LATER: &str = "what was mapped there when the sample was taken is not known";
 const FORGOTTEN: &str = "the code at the address was replaced more often than is kept";
 
-/// All of it.
+/// History of a process's mappings.
 #[derive(Debug, Default)]
 pub(super) struct History {
-    /// The last one at the back.
+    /// Earlier programs, the last one at the back.
     past: VecDeque<Past>,
-    /// In the order in which it was replaced.
+    /// Replaced code, in the order of replacement.
     replaced: VecDeque<Replaced>,
     replaced_bytes: usize,
-    /// When something took the place of something else, in order.
+    /// Times of replacements, in order.
     changes: VecDeque<u64>,
-    /// Up to when something is missing here.
+    /// Time before which entries are missing.
     forgotten_ns: u64,
-    /// Where bytes are counted.
+    /// Total in which the bytes are counted.
     sum: Option<Arc<AtomicUsize>>,
 }
 
@@ -130,7 +130,7 @@ impl Drop for History {
 }
 
 impl History {
-    /// Its bytes are counted in `sum`.
+    /// Returns an empty history with its bytes counted in `sum`.
     pub(super) fn counted(sum: &Arc<AtomicUsize>) -> Self {
         let mut history = Self::default();
         history.sum = Some(Arc::clone(sum));
@@ -143,17 +143,18 @@ impl History {
         }
     }
 
-    /// A program ends that began at `from_ns`: the process executes another one, or another process has its id.
+    /// Ends the program that began at `from_ns`: the process executes another one, or another process has its
+    /// id.
     pub(super) fn end_program(&mut self, maps: Maps, from_ns: u64, until_ns: u64) {
         self.past.push_back(Past { from_ns, until_ns, maps });
         if self.past.len() > PAST_MAX {
-            // What is searched for it is not found, and said to be unknown.
+            // A search for the dropped program reports it as unknown.
             self.past.pop_front();
         }
         self.change(until_ns);
     }
 
-    /// Code of the program that began at `from_ns` is replaced.
+    /// Adds replaced code of the program that began at `from_ns`.
     pub(super) fn replace(&mut self, pieces: Vec<(u32, Region)>, from_ns: u64, until_ns: u64) {
         if pieces.is_empty() {
             return;
@@ -179,36 +180,37 @@ impl History {
         Some(until_ns)
     }
 
-    /// Something takes the place of something else.
+    /// Adds the time of a replacement.
     pub(super) fn change(&mut self, at_ns: u64) {
         if self.changes.back() == Some(&at_ns) {
             return;
         }
         self.changes.push_back(at_ns);
         if self.changes.len() > CHANGES_MAX {
-            // Before that, eras cannot be told apart.
+            // Before that time, eras cannot be distinguished.
             self.forgotten_ns = self.forgotten_ns.max(self.changes.pop_front().unwrap_or(0));
         }
     }
 
-    /// When the present era began: nothing has taken the place of something else since.
+    /// Returns when the present era began: nothing has been replaced since.
     pub(super) fn changed_ns(&self) -> u64 {
         self.changes.back().copied().unwrap_or(0)
     }
 
-    /// When the era of a time began, in which nothing took the place of something else; 0 for the first.
+    /// Returns when the era of a time began, within which nothing was replaced. 0 for the first era.
     pub(super) fn era(&self, at_ns: u64) -> u64 {
         let eras = self.changes.partition_point(|&change| change <= at_ns);
         eras.checked_sub(1).map_or(0, |last| self.changes[last])
     }
 
-    /// Times at which eras began, after the first and up to the last.
+    /// Returns the times at which eras began, after the first and up to the last.
     pub(super) fn changes(&self, first_ns: u64, last_ns: u64) -> impl Iterator<Item = u64> + '_ {
         let begin = self.changes.partition_point(|&change| change <= first_ns);
         self.changes.range(begin..).copied().take_while(move |&change| change <= last_ns)
     }
 
-    /// What an address was at a time, if that is not what the program that began at `begun_ns` has mapped there now.
+    /// Returns the state of an address at a time, if it is not what the program that began at `begun_ns` has
+    /// mapped there now.
     pub(super) fn was(&self, address: u64, at_ns: u64, begun_ns: u64) -> Option<Was> {
         if at_ns >= self.changed_ns() {
             return None;
@@ -220,7 +222,7 @@ impl History {
         if at_ns < self.forgotten_ns {
             return Some(Was::Unknown(FORGOTTEN));
         }
-        // Of what lay there one after the other, the one that was replaced next.
+        // The first match is the one that was replaced next after that time.
         if let Some(found) = self.replaced.iter().find(holds) {
             return Some(Was::In(found.of, found.region.clone()));
         }
@@ -236,13 +238,13 @@ impl History {
         })
     }
 
-    /// When the program began that ran at a time, if it is none that runs now.
+    /// Returns when the program that ran at a time began, if it is an earlier one.
     pub(super) fn begun(&self, at_ns: u64) -> Option<u64> {
         let past = self.past.iter().rev().find(|past| (past.from_ns..past.until_ns).contains(&at_ns))?;
         Some(past.from_ns)
     }
 
-    /// Drops what was over before a time. Is anything left?
+    /// Drops entries that ended before a time. Returns whether any entry is left.
     pub(super) fn forget(&mut self, before_ns: u64) -> bool {
         while self.past.front().is_some_and(|past| past.until_ns < before_ns) {
             self.past.pop_front();
@@ -250,7 +252,7 @@ impl History {
         while self.replaced.front().is_some_and(|replaced| replaced.until_ns < before_ns) {
             self.drop_replaced();
         }
-        // The last one stays: from then on, everything is as it is.
+        // The last one stays: it begins the present era.
         while self.changes.len() > 1 && self.changes.front().is_some_and(|&change| change < before_ns) {
             self.changes.pop_front();
         }

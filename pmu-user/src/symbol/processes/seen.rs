@@ -1,10 +1,11 @@
-//! Processes that samples hit: what is mapped there, and where they came from.
+//! Processes that samples hit: their mappings and their ancestors.
 
 use super::{ANCESTORS_MAX, FILES_AHEAD_MAX, Processes};
 use crate::symbol::address_map::Region;
 
 impl Processes {
-    /// Takes that a process was sampled. Returns the files that are mapped there by the kernel's records, the first time.
+    /// Registers that a process was sampled. The first time, returns the files mapped in it by the kernel's
+    /// records.
     pub(in crate::symbol) fn see(&mut self, tgid: u32) -> Vec<Region> {
         let process = self.meet(tgid);
         if process.files_ahead.is_some() {
@@ -17,17 +18,17 @@ impl Processes {
         files
     }
 
-    /// Did samples hit a process's program?
+    /// Returns whether samples hit a process's program.
     pub(in crate::symbol) fn is_seen(&self, tgid: u32) -> bool {
         self.of.get(&tgid).is_some_and(|process| process.files_ahead.is_some())
     }
 
-    /// Is anything mapped in a process of which this holds?
+    /// Returns whether any mapping of a process satisfies `is`.
     pub(in crate::symbol) fn is_any_mapped(&self, tgid: u32, is: impl Fn(&Region) -> bool) -> bool {
         self.of.get(&tgid).is_some_and(|process| process.maps.regions().any(is))
     }
 
-    /// A process, and those that it was forked from, the last one first.
+    /// Returns a process and its ancestors, the nearest first.
     pub(in crate::symbol) fn kin(&self, tgid: u32) -> Vec<u32> {
         let parent = |&tgid: &u32| self.of.get(&tgid)?.parent.map(|(parent, _)| parent);
         std::iter::successors(Some(tgid), parent).take(ANCESTORS_MAX).collect()

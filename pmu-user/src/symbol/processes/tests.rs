@@ -1,4 +1,4 @@
-//! Processes that fork, execute and end, and what is found in their maps.
+//! Processes that fork, execute and end, and the mappings found for them.
 
 mod replaced;
 
@@ -10,10 +10,10 @@ use super::{
 };
 use crate::perf::side_band::Mapping;
 
-/// After everything that happens here.
+/// Time after all events of these tests.
 const LATE: u64 = u64::MAX;
 
-/// Processes, and what can be read of those that are alive: one file each, at 0x1000.
+/// Processes, and the readable maps of those that are alive: one file each, at 0x1000.
 struct Host {
     alive: HashMap<u32, &'static str>,
     processes: Processes,
@@ -34,12 +34,12 @@ impl Host {
         self.processes.fork(parent, child, 1, |tgid| Self::read(&self.alive, tgid));
     }
 
-    /// The file at 0x1000 in a process's map, and the process that it was read of.
+    /// Returns the file at 0x1000 in a process's map, and the process from which it was read.
     fn look(&mut self, tgid: u32) -> Option<(u32, String)> {
         self.look_at(tgid, LATE).ok()
     }
 
-    /// The same at a time.
+    /// Returns the same at a time.
     fn look_at(&mut self, tgid: u32, at_ns: u64) -> Result<(u32, String), NotFound> {
         let read = |tgid| Self::read(&self.alive, tgid);
         self.processes.settle(tgid, read);
@@ -187,14 +187,14 @@ fn no_more_addresses_are_remembered_than_may_be() {
     assert!((1..=LOCATED_MAX).contains(&remembered), "{remembered}");
 }
 
-/// A mapping of a file, as the kernel tells of it.
+/// Returns a mapping of a file, as the kernel reports it.
 fn told(start: u64, end: u64, file: &str) -> Region {
     let path = format!("/{file}").into_bytes();
     let (offset, device, inode, generation) = (0, (0xfe, 0), 1234, 1);
     Region::told(1, Mapping { start, end, offset, device, inode, generation, path })
 }
 
-/// Where nothing can be read, because everybody is gone by then.
+/// Returns a host without readable maps, because all processes are gone.
 fn told_of() -> Host {
     let mut host = Host::with([]);
     host.processes.are_told = true;
@@ -261,13 +261,13 @@ fn a_process_that_has_ended_is_forgotten_when_its_samples_have_come() {
     host.processes.execute(2, 1);
     host.processes.map(2, told(0x1000, 0x2000, "program"));
     host.processes.end(2, 10);
-    // Many drains may wait while the kernel is heard.
+    // Many drains may be pending while the kernel's events are read.
     (0..9).for_each(|drained_ns| host.processes.drained(drained_ns));
     host.processes.drained(11);
     assert_eq!(host.look(2), found(2, "program"));
     host.processes.drained(12);
     assert!(!host.processes.of.contains_key(&2));
-    // Its id is used again before that.
+    // The id is used again before that.
     host.processes.execute(3, 13);
     host.processes.end(3, 14);
     host.fork(1, 3);

@@ -1,34 +1,35 @@
-//! When the address map of a process is read again although the last reading was in vain.
+//! Back-off for reading a process's address map again after a read without result.
 
 use std::time::{Duration, Instant};
 
-/// How much longer than a reading in vain took is waited before the next, and at least how long after the first, and twice as long after
-/// each that follows; at most how long.
+/// Wait after a read without result: a multiple of its duration, with a minimum that doubles after each such
+/// read, and a maximum.
 const SHARE: u32 = 50;
 pub(super) const LEAST: Duration = Duration::from_millis(10);
 const MOST: Duration = Duration::from_secs(10);
 
-/// Readings of a process's map for an address that was not there, either. Stacks of code without frame pointers are full of such: read for
-/// each, the map of a compiler of 170 mappings was read 2,500 times after a run of a second.
+/// Reads of a process's map for an address that was not in it either. Stacks of code without frame pointers
+/// are full of such addresses. Without a back-off, the map of a compiler with 170 mappings was read 2,500
+/// times after a run of a second.
 #[derive(Debug, Default)]
 pub(super) struct Vain {
-    /// How many in a row.
+    /// Number of such reads in a row.
     readings: u32,
-    /// Until when no other follows.
+    /// Time before which no other read follows.
     until: Option<Instant>,
-    /// What was said of the last address.
+    /// Reason reported for the last address.
     pub(super) why: &'static str,
 }
 
 impl Vain {
-    /// One more, which took so long.
+    /// Adds a read without result that took `took`.
     pub(super) fn add(&mut self, took: Duration) {
         let wait = LEAST.saturating_mul(1 << self.readings.min(16)).max(took * SHARE);
         self.readings += 1;
         self.until = Some(Instant::now() + wait.min(MOST));
     }
 
-    /// Is it too early for another?
+    /// Returns whether it is too early for another read.
     pub(super) fn waits(&self) -> bool {
         self.until.is_some_and(|until| Instant::now() < until)
     }

@@ -1,5 +1,6 @@
-//! Stacks by address → stacks by code. A stack ends where a return address can be none, and says so: by frame pointers the kernel follows
-//! whatever a register holds where code keeps none (kernel/events/callchain.c, `get_perf_callchain`).
+//! Stacks by address → stacks by code. A stack ends at an impossible return address, and is marked as broken.
+//! The kernel follows any value of the frame pointer register where code keeps no frame pointer
+//! (kernel/events/callchain.c, `get_perf_callchain`).
 
 use pmu_common::ring::STACK_FRAMES;
 
@@ -11,27 +12,30 @@ use crate::{
 
 /// The lowest page is never mapped (vm.mmap_min_addr).
 const LOWEST: u64 = 4096;
-/// User addresses end below (Documentation/arch/x86/x86_64/mm.rst, with five levels; Documentation/arch/arm64/memory.rst).
+/// Upper bound of user addresses (Documentation/arch/x86/x86_64/mm.rst, with five levels;
+/// Documentation/arch/arm64/memory.rst).
 const HIGHEST: u64 = 1 << 56;
 
-/// What user frames by frame pointers are of.
+/// Origin of user frames from a frame pointer chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ByPointers {
-    /// A sample.
+    /// Frames of a sample.
     OfSample,
-    /// A wait: the innermost function made a system call, and mostly keeps no frame pointer. What called it is passed over then, behind so
-    /// many frames; none if it was not, or is among them.
+    /// Frames of a wait: the innermost function made a system call, and mostly keeps no frame pointer, so its
+    /// caller is skipped. The value is the number of frames before that gap. `None`: there is no gap.
     OfWait(Option<usize>),
 }
 
-/// User frames that the kernel follows at most: as many as there is room for, or fewer (`kernel.perf_event_max_stack`).
+/// Returns the number of user frames that the kernel follows at most: as many as there is room for, or fewer
+/// (`kernel.perf_event_max_stack`).
 pub(super) fn followed_max() -> usize {
     let text = std::fs::read_to_string("/proc/sys/kernel/perf_event_max_stack").unwrap_or_default();
     text.trim().parse().map_or(STACK_FRAMES, |frames: usize| frames.clamp(1, STACK_FRAMES))
 }
 
 impl Tracker {
-    /// The code of a stack at a time, whose user frames are by frame pointers, innermost first, with marks where frames are missing.
+    /// Returns the code of a stack at a time, innermost first, with marks where frames are missing. The user
+    /// frames are a frame pointer chain.
     pub(super) fn frames(
         &mut self,
         kernel: &[u64],
@@ -55,7 +59,7 @@ impl Tracker {
         frames
     }
 
-    /// The kernel's part of a stack at a time.
+    /// Returns the kernel's part of a stack at a time.
     pub(super) fn kernel_frames(&mut self, kernel: &[u64], at_ns: u64, located: &mut Located) -> Vec<At> {
         let at = |&address: &u64| self.at(0, address, at_ns, 0, located);
         let mut frames: Vec<At> = kernel.iter().map(at).collect();
@@ -65,7 +69,7 @@ impl Tracker {
         frames
     }
 
-    /// The user's part at a time as far as it may be one, and whether more followed.
+    /// Returns the user part of a stack at a time as far as it is plausible, and whether more followed.
     pub(super) fn user_frames(
         &mut self,
         (tgid, at_ns): (u32, u64),
@@ -75,7 +79,7 @@ impl Tracker {
         let mut frames = Vec::with_capacity(user.len());
         for address in calls(user) {
             let may_be_code = (LOWEST..HIGHEST).contains(&address);
-            // The first one is where the task was, and not a return address.
+            // The first address is the instruction pointer, not a return address.
             if !may_be_code && !frames.is_empty() {
                 return (frames, true);
             }
@@ -88,7 +92,7 @@ impl Tracker {
         (frames, false)
     }
 
-    /// Is an address in no mapping of a process whose mappings are known?
+    /// Returns whether an address is in no mapping of a process with known mappings.
     fn is_unmapped(&self, at: At) -> bool {
         let source = self.sources.get(at.source as usize);
         source.is_some_and(|source| matches!(source.kind, CodeSourceKind::Nowhere(why) if why == UNMAPPED))

@@ -1,4 +1,4 @@
-//! Opens mapped files, each once, and finds out who they are.
+//! Opening and identification of mapped files, each once.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -15,14 +15,14 @@ use crate::symbol::{
 const FILES_MAX: usize = 1024;
 /// Owners of processes with a file that are kept.
 const OWNERS_MAX: usize = 4;
-/// How often a file is opened anew that could not be opened: another process may still show it.
+/// Attempts to open a file that could not be opened: another process may still show it.
 const OPENINGS_MAX: u8 = 8;
-/// How long finding out who a file is may take.
+/// Longest time for the identification of a file.
 pub(in crate::symbol) const IDENTIFYING: Duration = Duration::from_millis(250);
 
 impl Tracker {
-    /// The source of names for a file mapped in a process, which was found in the map `of` a process; `None` if there are too
-    /// many.
+    /// Returns the source of names for a file mapped in a process, which was found in the map of the process
+    /// `of`. Returns `None` if there are too many.
     pub(in crate::symbol) fn image(
         &mut self,
         tgid: u32,
@@ -34,7 +34,7 @@ impl Tracker {
         if let Some(&known) = self.files.get(&file) {
             self.open_again(known, tgid, of, region);
             let owners = &mut self.sources[known as usize].owners;
-            // A file of root's has none.
+            // A file of root has no owner in the list.
             if !owners.is_empty() && owners.len() < OWNERS_MAX && !owners.contains(&whose) {
                 owners.push(whose);
             }
@@ -56,7 +56,7 @@ impl Tracker {
         Some(number)
     }
 
-    /// Opens a file that could not be opened before, by way of another process.
+    /// Opens a file that could not be opened before, through another process.
     fn open_again(&mut self, number: u32, tgid: u32, of: u32, region: &Region) {
         let CodeSourceKind::File(Image { file: Err(Why::Unreadable), openings, .. }) =
             self.sources[number as usize].kind
@@ -75,7 +75,8 @@ impl Tracker {
         self.sources[number as usize].kind = CodeSourceKind::File(Image { openings: openings + 1, ..image });
     }
 
-    /// Is there room for another file of an owner, perhaps because one that no sample hit is given up, or one of an owner who has more?
+    /// Returns whether there is room for another file of an owner. To make room, closes a file that no sample
+    /// has hit, or one of an owner that has more.
     fn has_room(&mut self, whose: &Whose) -> bool {
         if self.open.len() < FILES_MAX {
             return true;
@@ -92,7 +93,8 @@ impl Tracker {
         true
     }
 
-    /// The file that was opened first of the owner who has the most, if that is more than another has; the host's own stay.
+    /// Returns the file opened first by the owner with the most files, if these are more than those of
+    /// `than`. The host's own files are never closed.
     fn oldest_of_greediest(&self, than: &Whose) -> Option<usize> {
         let payers: Vec<Payer> =
             self.open.iter().map(|number| self.sources[*number as usize].payer()).collect();
@@ -104,8 +106,8 @@ impl Tracker {
         index.filter(|_| most > own + 1)
     }
 
-    /// The source of names for code in a file that is not a program: the map of the JIT that made it. `None` if there is none, and the file
-    /// is on a disk.
+    /// Returns the source of names for code in a file that is not a program: the map of the JIT that
+    /// generated it. Returns `None` if there is no map, and the file is on a disk.
     pub(in crate::symbol) fn generated(
         &mut self,
         source: u32,
@@ -125,7 +127,7 @@ impl Tracker {
         (is_memory || is_there).then_some(map)
     }
 
-    /// A file, and who pays for it.
+    /// Returns a file, and the owner that is charged for it.
     fn open_image(&mut self, tgid: u32, of: u32, region: &Region) -> (Image, Payer) {
         let mut image = Image {
             path: region.path.clone(),
@@ -155,7 +157,7 @@ impl Tracker {
                 image.debug = self.debug_beside(of, region, &image);
                 image.file = file;
             }
-            // What cannot even be identified is not asked for names.
+            // A file that cannot even be identified is not searched for names.
             Err(why) => image.file = Err(why),
         }
         (image, payer)

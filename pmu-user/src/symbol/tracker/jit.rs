@@ -1,5 +1,6 @@
-//! Code that JITs make: dumps, which they map once, executable, so that it is known of: `jit-PID.dump`. A sample is placed in the dump by its
-//! address and its time, and named at the end by where it is there. Without a dump, their maps name addresses.
+//! Code that JITs generate. A JIT announces its dump, `jit-PID.dump`, by an executable mapping of it. A
+//! sample is placed in the dump by its address and its time, and is named at the end by that place. Without a
+//! dump, the maps of JITs name addresses.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -23,22 +24,22 @@ use crate::{
 
 /// Dumps that are open at a time.
 const DUMPS_MAX: usize = 256;
-/// Addresses of a dump whose code is kept. They are asked for again.
+/// Addresses of a dump whose code is kept. Dropped ones are requested again.
 const HELD_MAX: usize = 1 << 16;
-/// How long placing the addresses of a drain in one dump may take.
+/// Longest time for placing the addresses of a drain in one dump.
 const PLACING: Duration = Duration::from_millis(400);
 
-/// A dump, and what is known of it.
+/// A dump, and its known contents.
 #[derive(Debug)]
 pub(super) struct JitDump {
     source: u32,
-    /// Its size when it was last asked for code.
+    /// Size of the dump at the last request for code.
     bytes: u64,
-    /// What code addresses had, from when on.
+    /// Code that addresses held, with start times.
     held: HashMap<u64, Vec<Held>>,
 }
 
-/// By process, and the time at which its program began.
+/// Dumps by process, and the start time of its program.
 pub(super) type JitDumps = HashMap<(u32, u64), JitDump>;
 
 impl Tracker {
@@ -66,7 +67,7 @@ impl Tracker {
         self.jit_dumps.insert(program, JitDump { source, bytes: 0, held: HashMap::new() });
     }
 
-    /// The open dump of a process's program.
+    /// Returns the open dump of a process's program.
     pub(in crate::symbol) fn jit_dump(&self, program: (u32, u64)) -> Option<&File> {
         let dump = self.jit_dumps.get(&program)?;
         match &self.sources[dump.source as usize].kind {
@@ -75,7 +76,7 @@ impl Tracker {
         }
     }
 
-    /// Has the symbolizer process place what samples hit in processes with a dump, all at once.
+    /// Requests the places of all samples in processes with a dump, at once.
     pub(super) fn ask_jit_dumps(&mut self, samples: &Samples) {
         if self.jit_dumps.is_empty() {
             return;
@@ -86,7 +87,7 @@ impl Tracker {
         let stacks = samples.stacks.iter().map(|stack| (stack.row.tgid, &*stack.row.user));
         let off_cpu = samples.off_cpu.iter().map(|stack| (stack.tgid, &*stack.user));
         for (tgid, hit) in hot.chain(stacks).chain(off_cpu) {
-            // What runs in a child that was forked from it is found in its map.
+            // Code in a forked child is found in the map of its parent.
             let whose = self.processes.kin(tgid).into_iter().find(|kin| with_dump.contains(kin));
             if let Some(whose) = whose {
                 addresses.entry(whose).or_default().extend(calls(hit));
@@ -118,13 +119,13 @@ impl Tracker {
         symbolizer.charge(std::slice::from_ref(&whose));
         let until = symbolizer.within(PLACING);
         for some in new.chunks(ADDRESSES_MAX) {
-            // What cannot be placed now is looked up by its address at the end.
+            // Code that cannot be placed now is looked up by its address at the end.
             let Ok(held) = symbolizer.jit_held(some, file, until) else { return };
             dump.held.extend(some.iter().copied().zip(held));
         }
     }
 
-    /// Where the code is in the dump of a process that it had at an address at a time.
+    /// Returns the place in the dump of the code that an address of a process held at a time.
     pub(super) fn at_jit_dump(&self, tgid: u32, address: u64, at_ns: u64) -> Option<At> {
         let dump = self.jit_dumps.get(&(tgid, self.processes.begun(tgid, at_ns)))?;
         let held = dump.held.get(&address)?;
@@ -135,7 +136,8 @@ impl Tracker {
 
 /// Maps of JITs, which have no times.
 impl Tracker {
-    /// The source of names for code of a process, as it was at a time, that is in no file; `None` if there are too many.
+    /// Returns the source of names for code of a process at a time that is in no file. Returns `None` if
+    /// there are too many sources.
     pub(super) fn perf_map(&mut self, tgid: u32, at_ns: u64) -> Option<u32> {
         let program = (tgid, self.processes.begun(tgid, at_ns));
         let number = match self.perf_maps.get(&program) {
@@ -160,7 +162,7 @@ impl Tracker {
         Some(number)
     }
 
-    /// Looks for a process's perf map again: it may have been written, or written anew, since.
+    /// Searches for a process's perf map again: it may have been written, or written again, since.
     pub(in crate::symbol) fn look_for_perf_map(&mut self, number: u32) {
         let CodeSourceKind::PerfMap(map) = &mut self.sources[number as usize].kind else { return };
         let (tgid, begun_ns) = map.program;
@@ -175,7 +177,8 @@ impl Tracker {
         }
     }
 
-    /// Code at an address in a JIT's map, as it was at a time, from `first_ns` to `last_ns`. Other code is what it is.
+    /// Returns the code at an address in a JIT's map from `first_ns` to `last_ns`. Other code is returned
+    /// unchanged.
     pub(super) fn in_perf_map(&mut self, at: At, times_ns: (u64, u64)) -> At {
         let CodeSource { kind: CodeSourceKind::PerfMap(map), wanted, .. } =
             &mut self.sources[at.source as usize]
@@ -193,7 +196,7 @@ impl Tracker {
         }
     }
 
-    /// Keeps how long the maps of JITs are now. Are there any?
+    /// Measures the maps of JITs. Returns whether any of them is watched further.
     pub(in crate::symbol) fn measure_perf_maps(&mut self) -> bool {
         let (mut any, mut due) = (false, Vec::new());
         for &number in self.perf_maps.values() {
@@ -207,14 +210,14 @@ impl Tracker {
         any
     }
 
-    /// A process has mapped code that is in no file: if samples hit it, its map is followed from now on.
+    /// Follows the map of a process that has mapped code in no file, if samples hit the process.
     pub(super) fn follow_perf_map(&mut self, tgid: u32, region: &Region) {
         if is_generated(region) && self.processes.is_seen(tgid) {
             self.perf_map(tgid, region.since_ns.max(self.processes.begun(tgid, u64::MAX)));
         }
     }
 
-    /// The same of one that samples hit.
+    /// Follows the map of a process that samples hit, in the same way.
     pub(super) fn follow_perf_map_of(&mut self, tgid: u32) {
         if self.processes.is_any_mapped(tgid, is_generated) {
             self.perf_map(tgid, u64::MAX);
@@ -222,15 +225,16 @@ impl Tracker {
     }
 }
 
-/// Is a mapping code that is in no file?
+/// Returns whether a mapping is code in no file.
 fn is_generated(region: &Region) -> bool {
     region.file.is_none() && !region.path.as_bytes().starts_with(b"[v")
 }
 
-/// Addresses of processes have as many bits, but for those that ask for more (Documentation/arch/x86/x86_64/5level-paging.rst).
+/// Bits of a user address, unless the process requests more
+/// (Documentation/arch/x86/x86_64/5level-paging.rst).
 const SPAN_BITS: u32 = 48;
 
-/// `jit-PID.dump`.
+/// Returns whether the file name is `jit-PID.dump`.
 fn is_jit_dump(path: &[u8]) -> bool {
     let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     let pid = name.strip_prefix(b"jit-").and_then(|rest| rest.strip_suffix(b".dump"));

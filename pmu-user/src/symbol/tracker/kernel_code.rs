@@ -1,6 +1,7 @@
-//! Code of the kernel that comes and goes: what the kernel reports of BPF programs and trampolines (`PERF_RECORD_KSYMBOL`), and modules,
-//! of which it reports nothing. Their functions are named when a sample first hits them, and again when the list of modules is another.
-//! Where one address had several functions, those after the first have offsets of their own ([`At::later`]).
+//! Dynamic code of the kernel. BPF programs and trampolines are reported by the kernel
+//! (`PERF_RECORD_KSYMBOL`), modules are not. Their functions are named when a sample first hits them, and
+//! again when the list of modules has changed. Where one address had several functions, those after the first
+//! have separate offsets ([`At::later`]).
 
 use std::collections::HashMap;
 
@@ -11,19 +12,19 @@ use crate::{
     symbol::child::{Why, without_lines},
 };
 
-/// Symbols whose spans are kept.
+/// Symbols whose time spans are kept.
 const SYMBOLS_MAX: usize = 4096;
 /// Addresses of modules that are named early.
 const ADDRESSES_MAX: usize = 1 << 14;
-/// Functions that one address may have had; it has no more names then.
+/// Functions of one address that are kept. After that it gets no more names.
 const FUNCTIONS_MAX: usize = 64;
-/// Where a sample's function is not known, because it was replaced about then.
+/// Number for a sample whose function is not known, because it was replaced at about that time.
 const UNKNOWN: u16 = At::LATER_MAX;
-/// Modules and BPF programs lie above, on x86-64 (Documentation/arch/x86/x86_64/mm.rst): from here on without KASLR, from 0xffffffffc0000000 with
-/// it. Elsewhere every address may be one of theirs.
+/// Lowest address of modules and BPF programs on x86-64 (Documentation/arch/x86/x86_64/mm.rst): this one
+/// without KASLR, 0xffffffffc0000000 with it. On other architectures every address may be one of theirs.
 const MODULES: u64 = if cfg!(target_arch = "x86_64") { 0xffff_ffff_a000_0000 } else { 1 << 63 };
 
-/// A symbol that the kernel reported, with the times from which it was there and until which.
+/// A symbol that the kernel reported, with its start and end time.
 #[derive(Debug)]
 struct Symbol {
     start: u64,
@@ -33,23 +34,23 @@ struct Symbol {
     until_ns: u64,
 }
 
-/// What an address of a module was called, one name after the other; `None` where it had none.
+/// Successive names of an address in a module. `None` where it had none.
 #[derive(Debug, Default)]
 struct Early {
     names: Vec<Option<Vec<u8>>>,
-    /// The list of modules of which that was found.
+    /// Number of the module list at the last look-up.
     of_list: u64,
-    /// The drain in which the name was another than before.
+    /// Drain in which the name had changed.
     unsure_in: u64,
 }
 
-/// All of it.
+/// Dynamic code of the kernel, with its history.
 #[derive(Debug, Default)]
 pub(in crate::symbol) struct KernelCode {
-    /// In the order in which they came.
+    /// Symbols in order of report.
     symbols: Vec<Symbol>,
     early: HashMap<u64, Early>,
-    /// /proc/modules as it was read last, in which drain, and how often it was another one.
+    /// /proc/modules as last read, the drain of that read, and the number of changes.
     list: Vec<u8>,
     list_of: u64,
     lists: u64,
@@ -58,7 +59,7 @@ pub(in crate::symbol) struct KernelCode {
 }
 
 impl KernelCode {
-    /// The kernel has reported a symbol.
+    /// Adds a symbol that the kernel has reported.
     pub(super) fn reported(&mut self, at_ns: u64, symbol: KernelSymbol) {
         let KernelSymbol { start, bytes, name, is_registered } = symbol;
         let end = start.saturating_add(u64::from(bytes));
@@ -75,12 +76,12 @@ impl KernelCode {
         }
     }
 
-    /// Another drain is located.
+    /// Marks the start of another drain.
     pub(super) const fn begin_drain(&mut self) {
         self.drains += 1;
     }
 
-    /// How often something that was reported had come or gone by a time.
+    /// Returns how many reported symbols had come or gone by a time.
     pub(super) fn era(&self, at_ns: u64) -> usize {
         let times_ns = self.symbols.iter().flat_map(|symbol| [symbol.from_ns, symbol.until_ns]);
         times_ns.filter(|&time_ns| time_ns <= at_ns).count()
@@ -90,7 +91,8 @@ impl KernelCode {
         self.symbols.iter().filter(move |symbol| (symbol.start..symbol.end).contains(&address))
     }
 
-    /// The code at an address at a time, from `first_ns` to `last_ns`; `None` if no symbol was reported there.
+    /// Returns the code at an address from `first_ns` to `last_ns`. Returns `None` if no symbol was reported
+    /// there.
     fn reported_at(&self, address: u64, (first_ns, last_ns): (u64, u64)) -> Option<At> {
         let mut spans = self.symbols_at(address).enumerate().peekable();
         spans.peek()?;
@@ -99,7 +101,7 @@ impl KernelCode {
         Some(At::later(address, number))
     }
 
-    /// The same of a module, of which `name` finds the function that an address has now.
+    /// Returns the code at an address of a module. `name` looks up the function that the address has now.
     fn module_at(
         &mut self,
         address: u64,
@@ -137,7 +139,7 @@ impl KernelCode {
         At::later(address, if is_unsure { UNKNOWN } else { known.names.len() as u16 - 1 })
     }
 
-    /// What code at an offset was called, if that is known here.
+    /// Returns the name of code at an offset, if it is known here.
     pub(in crate::symbol) fn name(&self, offset: u64) -> Option<Result<Code, Why>> {
         let (address, number) = At::kernel(offset).address_and_number();
         if number == UNKNOWN {
@@ -152,7 +154,7 @@ impl KernelCode {
 }
 
 impl Tracker {
-    /// The code at an address of the kernel at a time, from `first_ns` to `last_ns`.
+    /// Returns the code at an address of the kernel from `first_ns` to `last_ns`.
     pub(super) fn kernel_place(&mut self, address: u64, times_ns: (u64, u64)) -> At {
         if address < MODULES {
             return At::kernel(address);
@@ -192,7 +194,7 @@ mod tests {
             let at = code.reported_at(ADDRESS, (at_ns, at_ns)).unwrap();
             assert_eq!(name(&code, at), Some(Ok(expected.to_owned())), "{at_ns}");
         }
-        // Nothing was there, or one and the other.
+        // At these times there was nothing, or one function after the other.
         for times_ns in [(15, 15), (35, 36), (25, 45)] {
             let at = code.reported_at(ADDRESS, times_ns).unwrap();
             assert_eq!(name(&code, at), Some(Err(Why::Replaced)), "{times_ns:?}");
@@ -211,12 +213,12 @@ mod tests {
         };
         let named = |name: &str| Some(Ok(name.to_owned()));
         assert_eq!(hit("one", Some("of_one")), named("of_one"));
-        // Nothing asks again while the list is what it was.
+        // There is no other look-up while the list is unchanged.
         assert_eq!(hit("one", Some("never asked")), named("of_one"));
         // It changed since the last drain: before or after the sample?
         assert_eq!(hit("two", Some("of_two")), Some(Err(Why::Replaced)));
         assert_eq!(hit("two", None), named("of_two"));
-        // Others came and went.
+        // Other modules came and went.
         assert_eq!(hit("two three", Some("of_two")), named("of_two"));
     }
 }

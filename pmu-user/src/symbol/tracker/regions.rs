@@ -1,4 +1,4 @@
-//! What is mapped around an address of a process, or why that is not known.
+//! Mapping around an address of a process, or the reason why it is not known.
 
 use pmu_common::config::OUTSIDE;
 use rustix::io::Errno;
@@ -17,7 +17,7 @@ const OUTSIDE_OF_NAMESPACE: &str = "the process is outside of this PID namespace
 const GONE: &str = "the process ended before its address map was read";
 
 impl Tracker {
-    /// The mapping around an address at a time, and the process whose map it was found in.
+    /// Returns the mapping around an address at a time, and the process in whose map it was found.
     pub(super) fn region(
         &mut self,
         tgid: u32,
@@ -41,7 +41,7 @@ impl Tracker {
     }
 }
 
-/// Reads a process's address map, or says why that cannot be done.
+/// Reads a process's address map. Returns the reason if that is not possible.
 pub(super) fn read(patience: &mut Patience, tgid: u32) -> Result<AddressMap, &'static str> {
     if tgid & OUTSIDE != 0 {
         return Err(OUTSIDE_OF_NAMESPACE);

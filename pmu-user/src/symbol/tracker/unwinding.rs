@@ -1,9 +1,9 @@
-//! Has user stacks unwound by the process that reads the files of strangers, from copies of them, while the run goes on: the
-//! tracker knows what is mapped where and has the files open. What cannot be unwound stays as frame pointers have it.
+//! Unwinding of user stacks during the run, from copies, by the process that reads the files of others: the
+//! tracker has the mappings and the open files. A stack that cannot be unwound keeps its frame pointer chain.
 //!
-//! The process asks for what it lacks: an address in no mapping that it was told of, and it is told of that one. So only
-//! files that are on a stack are ever read. A process of its own, because whoever crashes it again and again must not cost
-//! others their names.
+//! The process requests the mappings that it lacks: it reports an address in none of its mappings, and
+//! receives the mapping of that one. So only files that are on a stack are ever read. The process is separate
+//! from the symbolizer, because a user whose files crash it repeatedly must not cost others their names.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -22,53 +22,55 @@ use crate::{
     },
 };
 
-/// How long unwinding the stacks of a request, or reading a file's call frame information, may take.
+/// Longest time for unwinding the stacks of a request, or for reading a file's call frame information.
 const ANSWER: Duration = Duration::from_millis(300);
-/// How long starting the process may take. No file of a stranger is in that.
+/// Longest time for starting the process. It reads no file of others during that time.
 const START: Duration = Duration::from_millis(2000);
-/// What all of it may take at first, and the part of the time that passes: of the process's CPU time, and the time of what failed.
+/// Time for all unwinding: a first allowance, and a part of the elapsed time. The process's CPU time counts,
+/// and the time of failures.
 const SPENT_FIRST: Duration = Duration::from_millis(1500);
 const SPENT_PART: u32 = 4;
-/// CPU time after which a process makes room for a new one: there is a limit to its life.
+/// CPU time after which a new process replaces the present one, whose lifetime is limited.
 const LIFE_NS: u64 = 20_000_000_000;
-/// Requests that a process may spoil. Fewer than the time that there is at first, so that nobody alone uses that up for all.
+/// Requests of a program that may fail. Fewer than the first allowance covers, so that no single program uses
+/// up the time of all.
 const FAILURES_MAX: u32 = 2;
-/// Requests for the same stacks, each with something more that is mapped.
+/// Requests for the same stacks, each with one more mapping.
 const ROUNDS_MAX: usize = 64;
-/// Processes whose mappings are kept.
+/// Programs whose mappings are kept, at most.
 const PROGRAMS_MAX: usize = 2048;
-/// Mappings of a process that are told of.
+/// Mappings of a process that are sent, at most.
 const MAPPINGS_MAX: usize = 512;
-/// Addresses of a process that are known to be in no mapping.
+/// Addresses of a process in no mapping that are kept, at most.
 const NOWHERE_MAX: usize = 256;
-/// First functions that are told of.
+/// First functions that are reported, at most.
 const FIRST_MAX: usize = 1 << 16;
 
 /// A sample with its stacks, and a copy of its user stack.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// The owner's slot.
+    /// Slot of the owner.
     pub slot: SlotId,
-    /// Process.
+    /// Process id of the sample.
     pub tgid: u32,
-    /// Event that took it.
+    /// Event that took the sample.
     pub event: u32,
-    /// When (CLOCK_MONOTONIC, ns).
+    /// Time of the sample (CLOCK_MONOTONIC, ns).
     pub at_ns: u64,
-    /// Kernel addresses.
+    /// Kernel addresses of the sample.
     pub kernel: Vec<u64>,
     /// User addresses, by frame pointers.
     pub user: Vec<u64>,
-    /// As [`pmu_common::ring::StackCopy::registers`].
+    /// Registers as in [`pmu_common::ring::StackCopy::registers`].
     pub registers: [u64; 4],
-    /// The user stack from its pointer on.
+    /// User stack, from the stack pointer on.
     pub stack: Bytes,
 }
 
-/// A process, and the time from which on nothing in it took the place of something else.
+/// A process, and the start of the era within which nothing in it was replaced.
 type Program = (u32, u64);
 
-/// What is told of a program's mappings.
+/// Mappings of a program that were sent.
 #[derive(Debug, Default)]
 struct Told {
     mappings: Vec<Mapped>,
@@ -76,22 +78,22 @@ struct Told {
     failures: u32,
 }
 
-/// The process that unwinds, and what it knows.
+/// State of the unwinding process.
 #[derive(Debug)]
 pub(in crate::symbol) struct Unwinding {
     process: Symbolizer,
     began: Instant,
-    /// When there is no more time.
+    /// Time at which unwinding ends.
     until: Option<Instant>,
     spent: Duration,
-    /// Files that it was asked to keep: may they be used?
+    /// Files that it was requested to keep, each with the result.
     files: HashMap<u32, Result<(), Why>>,
     programs: HashMap<Program, Told>,
-    /// Samples by stack since they were last taken.
+    /// Samples by stack since the last [`Self::take`].
     stacks: BTreeMap<(SlotId, u32, Vec<At>), u64>,
-    /// First functions that were told of.
+    /// First functions that were reported.
     first: HashSet<At>,
-    /// What else is to be told.
+    /// Other results for the report.
     located: Located,
 }
 
@@ -112,12 +114,12 @@ impl Default for Unwinding {
 }
 
 impl Unwinding {
-    /// CPU time of the process so far, in ns.
+    /// Returns the CPU time of the process so far, in ns.
     pub(in crate::symbol) fn cpu_ns(&self) -> u64 {
         self.process.cpu_ns()
     }
 
-    /// What was unwound since this was last asked.
+    /// Returns the stacks unwound since the last call.
     pub(in crate::symbol) fn take(&mut self) -> Located {
         let mut located = std::mem::take(&mut self.located);
         let row = |((slot, event, frames), count)| CodeStackRow { slot, frames, count, event };
@@ -142,7 +144,7 @@ impl Unwinding {
         !is_over && self.spent <= SPENT_FIRST + self.began.elapsed() / SPENT_PART
     }
 
-    /// Asks the process for something, and keeps account of what that takes.
+    /// Sends a request to the process, and accounts its time.
     fn ask<T>(&mut self, ask: impl FnOnce(&mut Symbolizer, Deadline) -> Result<T, Why>) -> Result<T, Why> {
         if !self.process.is_running() {
             self.begin()?;
@@ -155,7 +157,7 @@ impl Unwinding {
         } else {
             self.spent += self.process.clock().now().saturating_duration_since(begun);
         }
-        // How often it may be started follows from the time that it may take.
+        // The limit on time also bounds the number of starts.
         if !self.process.is_running() || self.process.running_cpu_ns() > LIFE_NS {
             self.process.retire();
             self.files.retain(|_, kept| kept.is_err());
@@ -165,7 +167,7 @@ impl Unwinding {
 }
 
 impl Tracker {
-    /// Unwinds the user stacks of samples, if the run is over, `until` then.
+    /// Unwinds the user stacks of samples, if the run is over, until `until`.
     pub(in crate::symbol) fn unwind(&mut self, snapshots: Vec<Snapshot>, until: Option<Instant>) {
         self.unwinding.until = until;
         let mut by_program: BTreeMap<Program, Vec<Snapshot>> = BTreeMap::new();
@@ -181,7 +183,7 @@ impl Tracker {
         }
     }
 
-    /// Adds a sample with its user stack, or why that stays as it is.
+    /// Adds a sample with its unwound user stack, or with the reason why it keeps its frame pointer chain.
     fn add(&mut self, snapshot: &Snapshot, found: Result<Unwound, Kept>) {
         let Snapshot { tgid, at_ns, kernel, user, .. } = snapshot;
         let mut located = std::mem::take(&mut self.unwinding.located);
@@ -223,7 +225,7 @@ impl Tracker {
         *self.unwinding.stacks.entry((snapshot.slot, snapshot.event, frames)).or_default() += 1;
     }
 
-    /// User stacks of a process's samples, between which nothing in it took the place of something else, or why they cannot be had.
+    /// Returns the user stacks of a process's samples within one era, or why they are not available.
     pub(super) fn frames_of(
         &mut self,
         program: Program,
@@ -259,7 +261,7 @@ impl Tracker {
                     left = again;
                 }
                 Err(why) => {
-                    // Those that have come some way keep it.
+                    // Stacks that were unwound in part are kept.
                     for index in left {
                         found[index] = found[index].clone().map_err(|_| why);
                     }
@@ -271,7 +273,7 @@ impl Tracker {
         found
     }
 
-    /// Asks for stacks once.
+    /// Requests the stacks once.
     fn unwind_some(&mut self, snapshots: &[&Snapshot], told: &mut Told) -> Result<Vec<Unwound>, Kept> {
         if told.failures >= FAILURES_MAX {
             return Err(Kept::Failed);
@@ -293,7 +295,7 @@ impl Tracker {
         })
     }
 
-    /// Can a stack be unwound further, now that what was missing is there?
+    /// Returns whether a stack can be unwound further after adding what was missing.
     fn can_go_on(&mut self, at: (u32, u64), end: End, told: &mut Told) -> bool {
         match end {
             End::Unmapped(address) => self.tell(at, address, told),
@@ -311,7 +313,8 @@ impl Tracker {
         }
     }
 
-    /// Finds what was mapped at an address of a process at a time, to be told with the next request. Is it something new?
+    /// Finds the mapping at an address of a process at a time, for the next request. Returns whether it is
+    /// new.
     fn tell(&mut self, (tgid, at_ns): (u32, u64), address: u64, told: &mut Told) -> bool {
         let known = |mapped: &Mapped| (mapped.start..mapped.end).contains(&address);
         if told.mappings.iter().any(known)
@@ -332,14 +335,14 @@ impl Tracker {
         };
         let file = number.filter(|&number| self.keep_frames(number));
         if number.is_some_and(|number| !self.unwinding.files.contains_key(&number)) {
-            // There was no process to ask. Another time there may be one.
+            // No process was available. There may be one at another time.
             return false;
         }
         told.mappings.push(Mapped { start: region.start, end: region.end, offset: region.offset, file });
         true
     }
 
-    /// Has the process keep the call frame information of a file. Does it?
+    /// Requests the process to keep the call frame information of a file. Returns whether it is kept.
     fn keep_frames(&mut self, number: u32) -> bool {
         let unwinding = &mut self.unwinding;
         if let Some(kept) = unwinding.files.get(&number) {

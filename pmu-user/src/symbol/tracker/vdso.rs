@@ -1,5 +1,6 @@
-//! The vDSO of 32-bit processes, which is another one than ours: read from the memory of a process that has it mapped. What is read there
-//! is that process's word, so each content is a source of its own, and names the code of those alone that have the same.
+//! The vDSO of 32-bit processes, which differs from the 64-bit one. It is read from the memory of a process
+//! that has it mapped. The contents are not trusted, so each content is a separate source, which names only
+//! the code of processes with the same contents.
 
 use std::{
     fs::File,
@@ -18,13 +19,14 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// Bytes of a vDSO.
+/// Bytes of a vDSO, at most.
 const BYTES_MAX: u64 = 64 << 10;
 /// Contents that are kept. The kernel has one.
 const CONTENTS_MAX: usize = 16;
 
 impl Tracker {
-    /// The source of names for a 32-bit vDSO that is mapped in a process; `None` if it cannot be read.
+    /// Returns the source of names for a 32-bit vDSO that is mapped in a process. Returns `None` if it cannot
+    /// be read.
     pub(super) fn small_vdso(&mut self, tgid: u32, region: &Region) -> Option<u32> {
         let (start, bytes) = (region.start, region.end.checked_sub(region.start)?);
         if bytes > BYTES_MAX {
@@ -55,7 +57,7 @@ impl Tracker {
     }
 }
 
-/// A file of our own with this content, which cannot change any more.
+/// Returns a private, sealed file with this content.
 fn in_memory(content: &[u8]) -> io::Result<File> {
     let file = memfd_create("pmbpf-vdso", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     let mut file = File::from(file);

@@ -1,5 +1,6 @@
-//! Callers that frame pointers pass over where a task blocks: functions of libc that make system calls keep none, so that what called them
-//! is not in the chain. Their call frame information leads from where the task entered the kernel to the first frame of the chain.
+//! Callers that the frame pointer chain skips where a task blocks. Functions of libc that make system calls
+//! keep no frame pointer, so their caller is not in the chain. Their call frame information leads from the
+//! task's entry to the kernel to the first frame of the chain.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +10,12 @@ use crate::symbol::{
     child::{End, STACKS_MAX, Unwound},
 };
 
-/// User addresses of a stack, innermost first, and behind how many of them a caller may be missing.
+/// User addresses of a stack, innermost first, and the number of them after which a caller may be missing.
 pub(super) type Joined = (Vec<u64>, Option<usize>);
 
 impl Tracker {
-    /// User stacks of waits, in their order, with the callers that frame pointers passed over.
+    /// Returns the user stacks of waits, in their order, with the callers that the frame pointer chain
+    /// skipped.
     pub(super) fn joined(&mut self, waits: &[OffCpuStack]) -> Vec<Joined> {
         let mut joined: Vec<Joined> = waits.iter().map(|wait| (wait.user.clone(), Some(1))).collect();
         let mut by_program: BTreeMap<(u32, u64), Vec<(usize, Snapshot)>> = BTreeMap::new();
@@ -49,7 +51,8 @@ impl Tracker {
     }
 }
 
-/// What frame pointers give, with the frames before it that were unwound. They meet in the first return address of the chain.
+/// Joins a frame pointer chain with the unwound frames before it. The two meet in the first return address of
+/// the chain.
 fn join(by_pointers: &[u64], unwound: Unwound) -> Joined {
     let Unwound { mut frames, end } = unwound;
     if end == End::First && frames.len() >= by_pointers.len() {

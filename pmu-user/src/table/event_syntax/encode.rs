@@ -1,4 +1,4 @@
-//! Terms of an event → the words that a PMU wants to see.
+//! Encoding of an event's terms into the words of a PMU.
 
 use super::{
     Term, TermValue, Why, kernel, parse,
@@ -13,7 +13,7 @@ use crate::{
     table::model::{ModelEvent, Tables},
 };
 
-/// Names that are nearly `name`.
+/// Returns the names that are nearly `name`.
 fn near(name: &str, catalog: &Catalog, tables: &Tables) -> Vec<String> {
     let of_sysfs = catalog.pmus.iter().flat_map(|pmu| pmu.events.iter().map(|event| event.name.clone()));
     let mut near = nearest(&name.to_ascii_lowercase(), kernel::names().chain(of_sysfs), |name| name);
@@ -25,7 +25,7 @@ fn near(name: &str, catalog: &Catalog, tables: &Tables) -> Vec<String> {
     near
 }
 
-/// An event put together from terms.
+/// Event assembled from terms.
 #[derive(Debug, Default)]
 pub(super) struct Coded {
     instances: Vec<Instance>,
@@ -35,8 +35,8 @@ pub(super) struct Coded {
 }
 
 impl Coded {
-    /// The event that PMUs call `name`: those of cores, or else all that know it; else the one of that name in the tables of
-    /// their CPU models.
+    /// Returns the event that PMUs name `name`: on core PMUs, or else on all PMUs that have it. Without one,
+    /// returns the event of that name in the tables of their CPU models.
     pub(super) fn of_name(name: &str, catalog: &Catalog, tables: &Tables) -> Result<Self, Why> {
         let knowing = |core: bool| {
             let pmus = catalog.pmus.iter().filter(move |pmu| !core || pmu.is_core());
@@ -54,7 +54,8 @@ impl Coded {
         Ok(Self::join(pmus.into_iter().map(|pmu| Self::of_terms(pmu, &term)).collect::<Result<_, _>>()?))
     }
 
-    /// On every core PMU whose own table has an event of that name, each as that table encodes it.
+    /// Returns the event on every core PMU with a table that has an event of that name, each as that table
+    /// encodes it.
     fn of_table(event: &ModelEvent, catalog: &Catalog, tables: &Tables) -> Result<Self, Why> {
         let pmus: Vec<(&Entry, &ModelEvent)> = match event.unit.as_str() {
             "core" => {
@@ -98,7 +99,8 @@ impl Coded {
         Ok(coded)
     }
 
-    /// Name and period of an event of the kernel's, whose terms can be nothing else: `page-faults/period=100/`.
+    /// Returns the name and period of an event of the kernel, which takes no other terms:
+    /// `page-faults/period=100/`.
     pub(super) fn of_settings(event: &str, terms: &[Term]) -> Result<Self, Why> {
         let mut coded = Self::default();
         if let Some(other) =
@@ -111,7 +113,7 @@ impl Coded {
         Ok(coded)
     }
 
-    /// Takes out what is no term of the PMU; what is left goes into the words returned.
+    /// Takes the settings that are not terms of the PMU out of `terms`. Returns the words that they set.
     fn settings(&mut self, terms: &mut Vec<Term>) -> Result<Words, Why> {
         let mut words = Words::default();
         let mut rest = Vec::with_capacity(terms.len());
@@ -164,7 +166,7 @@ impl Coded {
     }
 }
 
-/// The event in sysfs that a bare term names.
+/// Returns the event in sysfs that a bare term names.
 fn known_event<'a>(pmu: &'a Entry, term: &Term) -> Option<&'a Named> {
     if term.value.is_some() {
         return None;
@@ -185,7 +187,7 @@ fn place(pmu: &Entry, term: &Term, words: Words) -> Result<Words, Why> {
     bits.place(value, words).ok_or_else(too_large)
 }
 
-/// What a term is set to; one that stands alone is switched on.
+/// Returns the value of a term; 1 for a bare term, which is switched on.
 fn number(term: &Term) -> Result<u64, Why> {
     match &term.value {
         None => Ok(1),
@@ -195,7 +197,8 @@ fn number(term: &Term) -> Result<u64, Why> {
     }
 }
 
-/// PMUs that a name means: itself, or its numbered uncore PMUs (`uncore_iio`, `iio` → `uncore_iio_0`…), or a pattern.
+/// Returns the PMUs that a name stands for: the PMU itself, its numbered uncore PMUs (`uncore_iio`, `iio` →
+/// `uncore_iio_0`…), or those that match a pattern.
 pub(super) fn matching<'a>(wanted: &str, catalog: &'a Catalog) -> Result<Vec<&'a Entry>, Why> {
     let wanted = wanted.to_ascii_lowercase();
     let either = |pmu: &Entry, is: &dyn Fn(&str) -> bool| {
@@ -219,12 +222,14 @@ pub(super) fn matching<'a>(wanted: &str, catalog: &'a Catalog) -> Result<Vec<&'a
     Ok(found)
 }
 
-/// What the names of numbered uncore PMUs have in common: `uncore_iio` of `uncore_iio_3`; a name without a number is its own.
+/// Returns the common part of the names of numbered uncore PMUs: `uncore_iio` of `uncore_iio_3`. A name
+/// without a number is returned as it is.
 pub fn family(name: &str) -> &str {
     name.rfind('_').and_then(|end| is_box_number(&name[end..]).then(|| &name[..end])).unwrap_or(name)
 }
 
-/// `_3`, or `_1a2b` as some drivers number by address: decimal, or hexadecimal of more than two digits, as perf has it.
+/// Returns whether the suffix is `_3`, or `_1a2b` as some drivers number by address. The number is decimal,
+/// or hexadecimal of more than two digits, as in perf.
 fn is_box_number(suffix: &str) -> bool {
     let Some(number) = suffix.strip_prefix('_') else { return false };
     let decimal = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());

@@ -1,30 +1,30 @@
-//! Events that the kernel itself has numbers for (include/uapi/linux/perf_event.h): hardware, caches and software.
+//! Events numbered by the kernel itself (include/uapi/linux/perf_event.h): hardware, caches and software.
 
 use crate::table::event;
 
 /// `perf_event_attr.type` of the kernel's hardware events.
 pub const HARDWARE: u32 = 0;
-/// The same of its software events.
+/// `perf_event_attr.type` of the kernel's software events.
 pub const SOFTWARE: u32 = 1;
-/// The same of tracepoints.
+/// `perf_event_attr.type` of tracepoints.
 pub const TRACEPOINT: u32 = 2;
-/// The same of its cache events.
+/// `perf_event_attr.type` of the kernel's cache events.
 pub const CACHE: u32 = 3;
-/// The same of breakpoints.
+/// `perf_event_attr.type` of breakpoints.
 pub const BREAKPOINT: u32 = 5;
 
-/// An event of the kernel's.
+/// An event of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelEvent {
     /// `perf_event_attr.type`.
     pub kind: u32,
     /// `perf_event_attr.config`.
     pub config: u64,
-    /// Unit of its count, if it is not simply one.
+    /// Unit of its count; `None` for plain occurrences.
     pub unit: Option<&'static str>,
 }
 
-/// Names that can be counted, but not sampled on with profit.
+/// Events that can be counted, but not usefully sampled on.
 const ONLY_COUNTED: [(&str, u32, u64); 8] = [
     ("task-clock", SOFTWARE, 1),
     ("dummy", SOFTWARE, 9),
@@ -42,12 +42,12 @@ const CACHES: [&str; 7] = ["L1-dcache", "L1-icache", "LLC", "dTLB", "iTLB", "bra
 const OPERATIONS: [[&str; 2]; 3] =
     [["loads", "load-misses"], ["stores", "store-misses"], ["prefetches", "prefetch-misses"]];
 
-/// The event of that name, in any case.
+/// Returns the event of that name, in any case.
 pub(super) fn find(name: &str) -> Option<KernelEvent> {
     all().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, known)| known)
 }
 
-/// The other name of an event: PMUs know `cpu-cycles`, people say `cycles`.
+/// Returns the other name of an event: PMUs use `cpu-cycles`, users `cycles`.
 pub(super) fn other_name(name: &str) -> Option<&'static str> {
     event::ALL.iter().find_map(|event| match name {
         _ if event.name.eq_ignore_ascii_case(name) => Some(event.alias),
@@ -56,7 +56,7 @@ pub(super) fn other_name(name: &str) -> Option<&'static str> {
     })
 }
 
-/// Every name with its event; an event may have two names, one after the other.
+/// Returns every name with its event. The two names of an event come one after the other.
 pub fn all() -> impl Iterator<Item = (String, KernelEvent)> {
     let sampled = event::ALL
         .iter()
@@ -75,7 +75,7 @@ pub fn all() -> impl Iterator<Item = (String, KernelEvent)> {
     })
 }
 
-/// All names, for suggestions.
+/// Returns all names, for suggestions.
 pub(super) fn names() -> impl Iterator<Item = String> {
     all().map(|(name, _)| name)
 }

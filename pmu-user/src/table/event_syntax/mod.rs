@@ -1,8 +1,8 @@
 //! perf's event syntax: `cycles:u`, `uncore_iio/event=0x83,umask=0x4/`, `sched:sched_switch`, `{slots,topdown-retiring}`.
 //!
-//! [`parse`](List::parse) turns text into plain data and knows no machine; [`resolve`](resolve::resolve) turns that into
-//! what `perf_event_open` is told on one machine. What perf can say about sampling (`period=`, `p`, `S`) is kept, so that
-//! the same text serves counting and sampling.
+//! [`parse`](List::parse) turns text into plain data, independent of a machine. [`resolve`](resolve::resolve)
+//! turns that into the arguments of `perf_event_open` on one machine. perf's notation about sampling
+//! (`period=`, `p`, `S`) is kept, so that the same text serves counting and sampling.
 
 mod encode;
 pub mod kernel;
@@ -26,62 +26,62 @@ pub use self::{
 /// A list of events and groups, in the order given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct List {
-    /// Groups; an event that stands alone is a group of one.
+    /// Groups; a single event is a group of one.
     pub groups: Vec<ParsedGroup>,
 }
 
 /// Events that are on the counters together or not at all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParsedGroup {
-    /// Written in braces?
+    /// Whether it is written in braces.
     pub braces: bool,
-    /// Its events, at least one.
+    /// Events of the group, at least one.
     pub members: Vec<ParsedEvent>,
-    /// Modifiers behind the braces: they hold for every member.
+    /// Modifiers after the braces: they apply to every member.
     pub modifiers: Modifiers,
 }
 
-/// One event.
+/// One event of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParsedEvent {
-    /// What it counts.
+    /// Event to count.
     pub what: What,
-    /// When it counts.
+    /// Modifiers of the event.
     pub modifiers: Modifiers,
-    /// What was typed.
+    /// Text as typed.
     pub typed: String,
-    /// Where it begins in the text, in bytes.
+    /// Start of the event in the text, in bytes.
     pub at: usize,
 }
 
-/// What an event counts.
+/// Event to count, by its notation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
-    /// An event of the kernel's, or one that some PMU has a name for.
+    /// An event of the kernel, or one that a PMU names.
     Named(String),
     /// An event of the cores by its code: `r01c4`.
     Raw(u64),
-    /// A tracepoint.
+    /// A tracepoint of the kernel.
     Tracepoint {
-        /// Its subsystem.
+        /// Name of its subsystem.
         system: String,
-        /// Its name.
+        /// Name of the tracepoint.
         name: String,
-        /// Its name in results and its period, if anything is said of them.
+        /// Terms for its name in results and its period, if given.
         settings: Vec<Term>,
     },
     /// Accesses to an address: `mem:0x1000/4:rw`.
     Breakpoint {
-        /// Where it begins.
+        /// First address that is watched.
         address: u64,
-        /// How many bytes are watched, if it is said.
+        /// Number of bytes that are watched, if given.
         bytes: Option<u64>,
         /// `HW_BREAKPOINT_R`, `_W` and `_X`, added up (include/uapi/linux/hw_breakpoint.h).
         access: u8,
     },
     /// Terms of a PMU.
     Pmu {
-        /// Name, beginning of a name, or pattern.
+        /// Name of the PMU, beginning of a name, or pattern.
         pmu: String,
         /// Terms in the order given.
         terms: Vec<Term>,
@@ -91,28 +91,28 @@ pub enum What {
 /// A part of a PMU's event: `umask=0x4`, `inv`, or the name of an event in sysfs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Term {
-    /// Name.
+    /// Name of the term.
     pub name: String,
-    /// What it is set to, if anything.
+    /// Value of the term, if it has one.
     pub value: Option<TermValue>,
 }
 
-/// What a term is set to.
+/// Value of a term.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TermValue {
     /// A number, decimal or `0x…`.
     Number(u64),
-    /// Anything else.
+    /// Any other text.
     Text(String),
 }
 
-/// How exactly a sample must hit the instruction that caused it. Means nothing to a count.
+/// Requested precision with which a sample hits the instruction that caused it. It has no effect on a count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Precise {
     /// `perf_event_attr.precise_ip`, 0 to 3.
     Level(u8),
-    /// As exactly as the machine can: `P`.
+    /// Highest precision of the machine: `P`.
     Max,
 }
 
@@ -122,7 +122,7 @@ impl Default for Precise {
     }
 }
 
-/// What stands behind an event's colon.
+/// Modifiers after an event's colon.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Modifiers {
     /// `u`: in user mode. With `k` or `h`, those too; without all three, everywhere.
@@ -131,9 +131,9 @@ pub struct Modifiers {
     pub kernel: bool,
     /// `h`: in the hypervisor.
     pub hypervisor: bool,
-    /// `G`: in guests only, unless `H` stands there too.
+    /// `G`: in guests only, unless `H` is given too.
     pub guest: bool,
-    /// `H`: on the host only, unless `G` stands there too.
+    /// `H`: on the host only, unless `G` is given too.
     pub host: bool,
     /// `I`: not while idle.
     pub not_idle: bool,
@@ -150,7 +150,7 @@ pub struct Modifiers {
 }
 
 impl Modifiers {
-    /// Every modifier of either.
+    /// Returns the modifiers of both.
     pub fn and(self, other: Self) -> Self {
         Self {
             user: self.user || other.user,
@@ -167,12 +167,13 @@ impl Modifiers {
         }
     }
 
-    /// No modifier at all?
+    /// Returns whether no modifier is set.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// The name of an event with these, with perf's `u` for user mode behind it: `cycles:u`, `cpu/cycles/u`, `cycles:Iu`.
+    /// Returns the name of an event with these modifiers and perf's `u` for user mode: `cycles:u`,
+    /// `cpu/cycles/u`, `cycles:Iu`.
     pub fn in_user_mode(self, name: &str) -> String {
         let colon = if self.is_empty() && !name.ends_with('/') { ":" } else { "" };
         format!("{name}{colon}u")
@@ -216,7 +217,7 @@ impl fmt::Display for Term {
     }
 }
 
-/// Writes things with commas between them.
+/// Writes items with commas between them.
 fn list<T: fmt::Display>(formatter: &mut fmt::Formatter<'_>, things: &[T]) -> fmt::Result {
     things.iter().enumerate().try_for_each(|(index, thing)| {
         let comma = if index == 0 { "" } else { "," };

@@ -1,43 +1,43 @@
-//! Text → [`List`]. Knows perf's grammar, but no machine.
+//! Parser of text into a [`List`]. It implements perf's grammar, independent of a machine.
 
 use super::{List, Modifiers, ParsedEvent, ParsedGroup, Precise, Term, TermValue, What, kernel};
 
-/// Longest text that is looked at, in bytes.
+/// Maximum length of a text, in bytes.
 const TEXT_BYTES_MAX: usize = 1 << 16;
-/// Most events of a list.
+/// Maximum number of events in a list.
 const EVENTS_MAX: usize = 4096;
 
-/// A text that is no list of events.
+/// Error for a text that is not a list of events.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot read `{text}` as events: at character {position}, {kind}", position = .at + 1)]
 pub struct NotationError {
-    /// The text; cut short if it is long.
+    /// Text that was parsed, cut short if it is long.
     pub text: String,
-    /// Where reading stopped, in characters from 0.
+    /// Position where parsing stopped, in characters from 0.
     pub at: usize,
-    /// What is wrong there.
+    /// Fault at that position.
     pub kind: SyntaxFault,
 }
 
-/// What is wrong with a text.
+/// Fault in a text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SyntaxFault {
-    /// An event or term must stand here.
+    /// An event or term is missing here.
     #[error("{0} is missing")]
     Missing(&'static str),
     /// A character has no meaning here.
     #[error("`{found}` was not expected", found = .0.escape_default())]
     Unexpected(char),
-    /// Something is not ended.
+    /// A brace, slash or quote is not closed.
     #[error("a closing `{0}` is missing")]
     Unclosed(char),
-    /// A group stands in a group.
+    /// A group contains a group.
     #[error("a group cannot hold a group")]
     Nested,
-    /// No such modifier.
-    #[error("`{}` is no modifier; there are u k h G H I p P S D e W", .0.escape_default())]
+    /// No such modifier exists.
+    #[error("unknown modifier `{}`; use u k h G H I p P S D e W", .0.escape_default())]
     Modifier(char),
-    /// A modifier stands there twice.
+    /// A modifier is given twice.
     #[error("the modifier `{0}` is repeated")]
     Repeated(char),
     /// A number needs more than 64 bits.
@@ -48,18 +48,18 @@ pub enum SyntaxFault {
     TooLong,
 }
 
-/// Characters of names and plain values.
+/// Returns whether a byte may be in a name or a plain value.
 pub(super) const fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric()
         || matches!(byte, b'_' | b'-' | b'.' | b'*' | b'?' | b'[' | b']' | b'!' | b'@')
 }
 
 impl List {
-    /// Reads events as perf writes them. Spaces around commas and braces do not matter.
+    /// Parses events in perf's notation. Spaces around commas and braces are ignored.
     ///
     /// # Errors
     ///
-    /// Says where the text stops being a list of events, and why.
+    /// Returns where the text stops being a list of events, and why.
     pub fn parse(text: &str) -> Result<Self, NotationError> {
         let mut reader = Reader { text, at: 0, events: 0 };
         let result = if text.len() > TEXT_BYTES_MAX { Err(SyntaxFault::TooLong) } else { reader.list() };
@@ -71,7 +71,7 @@ impl List {
     }
 }
 
-/// Parses the terms of an event in sysfs: `event=0x3c,umask=0x1`. `None` if they are none.
+/// Parses the terms of an event in sysfs: `event=0x3c,umask=0x1`. Returns `None` for any other text.
 pub(super) fn terms_of(text: &str) -> Option<Vec<Term>> {
     let mut reader = Reader { text, at: 0, events: 0 };
     let terms = reader.terms().ok()?;
@@ -185,7 +185,7 @@ impl<'a> Reader<'a> {
                 None => What::Named(name.to_owned()),
             },
         };
-        // Behind a slash the colon may be left out: `cpu/event=0x3c/u`.
+        // After a slash the colon may be left out: `cpu/event=0x3c/u`.
         let slashes = self.text.get(at..self.at).is_some_and(|typed| typed.ends_with('/'));
         let direct = slashes && self.peek().is_some_and(char::is_alphabetic);
         let modifiers = if self.take(':') || direct { self.modifiers()? } else { Modifiers::default() };
@@ -193,7 +193,8 @@ impl<'a> Reader<'a> {
         Ok(ParsedEvent { what, modifiers, typed, at })
     }
 
-    /// `:ADDRESS[/BYTES][:ACCESS]` behind `mem`: letters of r, w and x are the access, others are modifiers.
+    /// Parses `:ADDRESS[/BYTES][:ACCESS]` after `mem`: letters r, w and x are the access, others are
+    /// modifiers.
     fn breakpoint(&mut self) -> Result<What, SyntaxFault> {
         self.at += 1;
         let address = self.number("an address, as mem:0x1000:w")?;
@@ -230,8 +231,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// `cycles:u` and `sched:sched_switch` differ in what follows: letters that are all modifiers, or any name. After an
-    /// event of the kernel's, only modifiers make sense.
+    /// Returns whether modifiers follow. `cycles:u` and `sched:sched_switch` differ in what follows: letters
+    /// that are all modifiers, or any name. After an event of the kernel, only modifiers make sense.
     fn modifiers_follow(&self, name: &str) -> bool {
         let after = self.rest().get(1..).unwrap_or_default();
         let word: &str = after.split(|c: char| !c.is_ascii() || !is_word(c as u8)).next().unwrap_or_default();
@@ -273,7 +274,7 @@ impl<'a> Reader<'a> {
         if self.take('\'') {
             let end = self.rest().find('\'').ok_or(SyntaxFault::Unclosed('\''))?;
             let text = self.rest().get(..end).unwrap_or_default();
-            // What is accepted is plain text, fit for any output.
+            // Accepted text is plain and fit for any output.
             if let Some(other) = text.chars().find(|c| !c.is_ascii() || c.is_ascii_control()) {
                 return Err(SyntaxFault::Unexpected(other));
             }
@@ -302,10 +303,10 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What a breakpoint watches if it does not say, as in perf.
+/// Default access of a breakpoint, as in perf.
 const READ_WRITE: u8 = 3;
 
-/// All modifiers.
+/// Letters of all modifiers.
 const LETTERS: &str = "ukhGHIpPSDeW";
 
 fn set(modifiers: &mut Modifiers, letter: char) -> Result<(), SyntaxFault> {
@@ -333,13 +334,13 @@ fn set(modifiers: &mut Modifiers, letter: char) -> Result<(), SyntaxFault> {
     if std::mem::replace(flag, true) { Err(SyntaxFault::Repeated(letter)) } else { Ok(()) }
 }
 
-/// `r` and hexadecimal digits, as in `r01c4` or `r0x1c4`.
+/// Parses `r` and hexadecimal digits, as in `r01c4` or `r0x1c4`.
 pub(super) fn raw(word: &str) -> Option<Result<u64, SyntaxFault>> {
     let digits = word.strip_prefix('r')?;
     hexadecimal(digits.strip_prefix("0x").unwrap_or(digits), word)
 }
 
-/// A number that is none of the known kinds is `None`; one that is too large is an error.
+/// Parses a number. Returns `None` for a text of no known kind, and an error for a number that is too large.
 fn number(text: &str) -> Option<Result<TermValue, SyntaxFault>> {
     let value = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(digits) => hexadecimal(digits, text)?,

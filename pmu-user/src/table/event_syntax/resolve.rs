@@ -1,7 +1,7 @@
-//! [`List`] and the machine's [`Catalog`] → what `perf_event_open` is to be told.
+//! Resolution of a [`List`] with the machine's [`Catalog`] into the arguments of `perf_event_open`.
 //!
-//! Bits are placed as sysfs says. A value that does not fit its bits is an error: perf would cut it off or refuse it, and
-//! a cut-off value counts something else.
+//! Bits are placed as sysfs says. A value that does not fit its bits is an error: perf would truncate or
+//! refuse it, and a truncated value counts something else.
 
 use super::{
     List, Modifiers, ParsedEvent, ParsedGroup, What,
@@ -21,16 +21,16 @@ use crate::{
 ///
 /// # Errors
 ///
-/// Names the first event that cannot be had, why, and the nearest thing that can.
+/// Returns the first event that is not available, the reason, and the nearest match.
 pub fn resolve(list: &List, catalog: &Catalog) -> Result<Vec<SelectedGroup>, ResolveError> {
     resolve_with(list, catalog, &Tables::default())
 }
 
-/// [`resolve`], and then by the names of the CPU models' tables.
+/// Resolves as [`resolve`] does, and then by the names of the CPU models' tables.
 ///
 /// # Errors
 ///
-/// As there.
+/// Same as for [`resolve`].
 pub fn resolve_with(
     list: &List,
     catalog: &Catalog,
@@ -40,7 +40,7 @@ pub fn resolve_with(
     list.groups.iter().map(|group| resolve_group(group, known)).collect()
 }
 
-/// Where names are looked up.
+/// Sources in which names are looked up.
 #[derive(Clone, Copy)]
 struct Lookup<'a> {
     catalog: &'a Catalog,
@@ -58,7 +58,8 @@ fn resolve_group(group: &ParsedGroup, known: Lookup<'_>) -> Result<SelectedGroup
         events.push(found);
     }
     if let Some(metric) = events.iter().position(|event| event.is_topdown(catalog)) {
-        // The kernel wants `slots` to lead (arch/x86/events/intel/core.c, `intel_pmu_hw_config`, 6.12).
+        // The kernel requires `slots` as the leader (arch/x86/events/intel/core.c, `intel_pmu_hw_config`,
+        // 6.12).
         match events.iter().position(|event| event.is_slots(catalog)) {
             Some(slots) => events[..=slots].rotate_right(1),
             None => return Err(fail(&group.members[metric], Why::NeedsSlots)),
@@ -68,7 +69,7 @@ fn resolve_group(group: &ParsedGroup, known: Lookup<'_>) -> Result<SelectedGroup
     Ok(SelectedGroup { events, weak })
 }
 
-/// May `event` share a group with those before it?
+/// Checks that `event` may share a group with those before it.
 fn check_fellows(event: &Selected, before: &[Selected]) -> Result<(), Why> {
     let boxed = |event: &Selected| event.instances.iter().any(|at| matches!(at.place, PmuCpus::Uncore(_)));
     for other in before {
@@ -84,7 +85,7 @@ fn check_fellows(event: &Selected, before: &[Selected]) -> Result<(), Why> {
 
 fn resolve_event(event: &ParsedEvent, modifiers: Modifiers, known: Lookup<'_>) -> Result<Selected, Why> {
     let catalog = known.catalog;
-    // What a group may do when it does not fit is no part of what its events are.
+    // Whether a group may be broken up is not part of its events' names.
     let own = Modifiers { weak: event.modifiers.weak, ..modifiers };
     let name = if own == event.modifiers {
         event.typed.clone()
@@ -142,7 +143,8 @@ fn resolve_event(event: &ParsedEvent, modifiers: Modifiers, known: Lookup<'_>) -
     }
 }
 
-/// A breakpoint at an address. Code is watched by the size of a word, data by four bytes unless it is said, as in perf.
+/// Returns a breakpoint at an address. The default size is a word for code and four bytes for data, as in
+/// perf.
 fn breakpoint(address: u64, bytes: Option<u64>, access: u8) -> Result<Instance, Why> {
     let is_code = access & EXECUTE != 0;
     let bytes = bytes.unwrap_or(if is_code { size_of::<usize>() as u64 } else { 4 });
@@ -158,8 +160,8 @@ fn breakpoint(address: u64, bytes: Option<u64>, access: u8) -> Result<Instance, 
 /// `HW_BREAKPOINT_X`.
 const EXECUTE: u8 = 4;
 
-/// A hardware event is the core PMU's. Where the cores differ, the PMU's type stands in the upper half of the number
-/// (`PERF_HW_EVENT_MASK`, since Linux 5.13).
+/// Returns the instances of a kernel event. A hardware event is on the core PMU. Where the cores differ, the
+/// PMU's type is in the upper half of the number (`PERF_HW_EVENT_MASK`, since Linux 5.13).
 fn of_kernel(known: kernel::KernelEvent, catalog: &Catalog) -> Result<Vec<Instance>, Why> {
     if known.kind == kernel::SOFTWARE {
         return Ok(vec![anywhere("software", known.kind, known.config)]);

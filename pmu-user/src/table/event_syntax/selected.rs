@@ -1,4 +1,5 @@
-//! Events on one machine, or why it has none of them; and what an event counts, as far as another count can be held against it.
+//! Events on one machine, or the reason why they are missing. Also the meaning of an event, as far as another
+//! count can be compared with it.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,30 +18,30 @@ use crate::{
 /// Events that are opened as one group, wherever they are opened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SelectedGroup {
-    /// Its events; the first leads.
+    /// Events of the group; the first is the leader.
     pub events: Vec<Selected>,
-    /// May it be broken up if it does not fit the counters?
+    /// Whether it may be broken up if it does not fit the counters.
     pub weak: bool,
 }
 
 /// An event on one machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Selected {
-    /// What it is called in results: `name=`, or what was typed.
+    /// Name in results: `name=`, or the text as typed.
     pub name: String,
     /// Unit of the scaled count.
     pub unit: Option<String>,
-    /// What one count is worth in that unit.
+    /// Value of one count in that unit.
     pub scale: f64,
-    /// Counted once a package.
+    /// Whether it is counted once per package.
     pub per_package: bool,
-    /// A level, not a count.
+    /// Whether it is a level, not a count.
     pub snapshot: bool,
-    /// Its own modifiers and its group's.
+    /// Modifiers of the event and of its group.
     pub modifiers: Modifiers,
-    /// Counts from one sample to the next, if it said so.
+    /// Counts from one sample to the next, if given.
     pub period: Option<u64>,
-    /// The PMUs that count it, at least one.
+    /// PMUs that count it, at least one.
     pub instances: Vec<Instance>,
 }
 
@@ -53,79 +54,80 @@ pub struct Instance {
     pub kind: u32,
     /// `config` to `config3`.
     pub words: Words,
-    /// Where it can be opened.
+    /// CPUs on which it can be opened.
     pub place: PmuCpus,
 }
 
-/// An event that this machine cannot count, or that means nothing to it.
+/// Error for an event that this machine cannot count, or that has no meaning on it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("event `{event}` (character {position}): {why}", position = .at + 1)]
 pub struct ResolveError {
     /// The event as typed.
     pub event: String,
-    /// Where it begins in the list, in bytes.
+    /// Start of the event in the list, in bytes.
     pub at: usize,
-    /// What is wrong with it.
+    /// Reason of the failure.
     pub why: Why,
 }
 
-/// Why an event cannot be resolved.
+/// Reason why an event cannot be resolved.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Why {
-    /// No PMU has an event of that name; the nearest.
+    /// No PMU has an event of that name. Holds the nearest names.
     #[error("there is no such event{near}", near = did_you_mean(.0))]
     NoEvent(Vec<String>),
-    /// No PMU has that name; the nearest.
+    /// No PMU has that name. Holds the nearest names.
     #[error("no PMU is called `{0}`{near}", near = did_you_mean(.1))]
     NoPmu(String, Vec<String>),
-    /// The PMU has no such term; the nearest.
+    /// The PMU has no such term. Holds the nearest names.
     #[error("the PMU `{pmu}` has neither a term nor an event `{term}`{near}", near = did_you_mean(.near))]
     NoTerm {
-        /// The PMU.
+        /// Name of the PMU.
         pmu: String,
-        /// The term.
+        /// Name of the term.
         term: String,
-        /// The nearest names.
+        /// Names that are nearest to it.
         near: Vec<String>,
     },
     /// A value needs more bits than the PMU has for it.
     #[error("`{term}` cannot be {value:#x}: the largest value that fits its bits is {max:#x}")]
     TooLarge {
-        /// The term.
+        /// Name of the term.
         term: String,
-        /// Its value.
+        /// Value of the term.
         value: u64,
-        /// The largest value it can have.
+        /// Largest value that it can have.
         max: u64,
     },
     /// A value is not a number.
     #[error("`{0}` must be a number, not `{1}`")]
     NotNumber(String, String),
-    /// A value was left open by the event's definition.
-    #[error("`{0}` has no value; say what it shall be")]
+    /// The event's definition leaves a value open.
+    #[error("`{0}` needs a value")]
     NeedsValue(String),
-    /// A sampling frequency was asked for.
-    #[error("pmbpf never samples by frequency, whose period wanders; give `period=`")]
+    /// A sampling frequency was requested.
+    #[error("pmbpf never samples by frequency, because its period varies; give `period=`")]
     Frequency,
-    /// What the cores count cannot be counted here.
+    /// An event of the cores cannot be counted here.
     #[error("it needs a core's PMU, and this host has none")]
     NoCores,
     /// A tracepoint has no number here.
     #[error("{0}{near}", near = match .0 { TracepointError::Unknown(near) => did_you_mean(near), _ => String::new() })]
     Tracepoint(TracepointError),
-    /// A breakpoint watches a number of bytes that it cannot.
+    /// A breakpoint cannot watch this number of bytes.
     #[error("a breakpoint watches 1, 2, 4 or 8 bytes, not {0}")]
     BreakpointSize(u64),
-    /// Events of different PMUs stand in a group.
+    /// Events of different PMUs are in one group.
     #[error("it cannot be in a group with `{0}`, which another PMU counts")]
     Apart(String),
-    /// A metric of the Top-Down counter stands without the counter that it is a share of.
+    /// A metric of the Top-Down counter is without the counter of which it is a share.
     #[error("it is a share of `slots` and counts only in a group that holds `slots`")]
     NeedsSlots,
 }
 
 impl Selected {
-    /// Can it join a group of any core's PMU? True of software events and tracepoints.
+    /// Returns whether it can join a group of any core PMU. True for software events, tracepoints and
+    /// breakpoints.
     pub fn goes_anywhere(&self) -> bool {
         self.instances.len() == 1
             && self
@@ -134,12 +136,13 @@ impl Selected {
                 .all(|at| matches!(at.kind, kernel::SOFTWARE | kernel::TRACEPOINT | kernel::BREAKPOINT))
     }
 
-    /// Its instance in the `index`th place of its group.
+    /// Returns its instance for the `index`th place of its group.
     pub fn instance(&self, index: usize) -> Option<&Instance> {
         if self.goes_anywhere() { self.instances.first() } else { self.instances.get(index) }
     }
 
-    /// One of the metrics that the hardware derives from `slots`: pseudo-events 0x8000 to 0x8700.
+    /// Returns whether it is one of the metrics that the hardware derives from `slots`: pseudo-events 0x8000
+    /// to 0x8700.
     pub(super) fn is_topdown(&self, catalog: &Catalog) -> bool {
         self.is_metric_counter(catalog, |config| config & !0x700 == 0x8000)
     }
@@ -156,56 +159,56 @@ impl Selected {
     }
 }
 
-/// An event on this PMU.
+/// Returns an event on this PMU.
 pub(super) fn instance(pmu: &Entry, kind: u32, config: u64) -> Instance {
     Instance { pmu: pmu.name.clone(), kind, words: Words([config, 0, 0, 0]), place: pmu.place.clone() }
 }
 
-/// One that is counted wherever a task runs.
+/// Returns an event that is counted wherever a task runs.
 pub(super) fn anywhere(pmu: &str, kind: u32, config: u64) -> Instance {
     Instance { pmu: pmu.to_owned(), kind, words: Words([config, 0, 0, 0]), place: PmuCpus::Anywhere }
 }
 
-/// What an event counts.
+/// Meaning of an event's count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Meaning {
     /// Time on a CPU, in ns.
     Clock,
     /// Cycles of a core.
     Cycles,
-    /// Instructions.
+    /// Instructions of a core.
     Instructions,
-    /// Branches.
+    /// Branches of a core.
     Branches,
-    /// Branches that were predicted wrongly.
+    /// Branches that were mispredicted.
     BranchMisses,
-    /// Accesses to the last level of cache.
+    /// Accesses to the last-level cache.
     CacheReferences,
-    /// Misses there.
+    /// Misses of the last-level cache.
     CacheMisses,
     /// Cycles in which the front end delivered nothing.
     StalledFrontend,
     /// Cycles in which the back end took nothing.
     StalledBackend,
-    /// Accesses to a cache of the kernel's list, by its numbers (`PERF_COUNT_HW_CACHE_*`).
+    /// Accesses to a cache in the kernel's list, by its numbers (`PERF_COUNT_HW_CACHE_*`).
     Cache {
-        /// Which cache.
+        /// Number of the cache.
         cache: u8,
-        /// Reading, writing or prefetching.
+        /// Number of the operation: reading, writing or prefetching.
         operation: u8,
-        /// Misses only?
+        /// Whether only misses count.
         miss: bool,
     },
-    /// Slots of the pipeline, which the Top-Down counter has.
+    /// Slots of the pipeline, counted by the Top-Down counter.
     Slots,
-    /// Slots of one of its kinds.
+    /// Slots of one Top-Down category.
     TopDown,
-    /// Anything else.
+    /// Any other occurrences.
     Occurrences,
 }
 
 impl Selected {
-    /// What it counts: by the kernel's number, or by the name that a PMU has for it (`cpu/cycles/`).
+    /// Returns the meaning of its count, by the kernel's number or by a PMU's name for it (`cpu/cycles/`).
     pub fn meaning(&self) -> Meaning {
         let Some(at) = self.instances.first() else { return Meaning::Occurrences };
         let config = at.words.0[0];

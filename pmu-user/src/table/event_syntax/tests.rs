@@ -1,4 +1,4 @@
-//! The notation against a machine made of files, and against anything that can be typed.
+//! Tests of the notation against a machine made of files, and against any text.
 
 use proptest::prelude::*;
 
@@ -18,7 +18,8 @@ use crate::{
     table::model::{Tables, read},
 };
 
-/// A server with what real ones have: a core PMU with Top-Down, numbered uncore PMUs, a name that begins like another.
+/// Returns a server like real ones: a core PMU with Top-Down, numbered uncore PMUs, and a name that begins
+/// like another.
 fn server() -> Tree {
     let tree = Tree::new(&[("sys/kernel/tracing/events/sched/sched_switch/id", "317")]);
     tree.pmu("software", &[("type", "1")]);
@@ -71,7 +72,7 @@ fn one(text: &str) -> Selected {
     all.remove(0)
 }
 
-/// PMU, type and config of every instance.
+/// Returns the PMU, type and config of every instance.
 fn places(text: &str) -> Vec<(String, u32, u64)> {
     one(text).instances.into_iter().map(|at| (at.pmu, at.kind, at.words.0[0])).collect()
 }
@@ -306,7 +307,7 @@ fn list() -> impl Strategy<Value = List> {
     proptest::collection::vec(prop_oneof![alone, together], 1..5).prop_map(|groups| List { groups })
 }
 
-/// Without what only the text knows.
+/// Returns the list without the positions and texts that only parsing sets.
 fn bare(mut list: List) -> List {
     for event in list.groups.iter_mut().flat_map(|group| &mut group.members) {
         (event.typed, event.at) = (String::new(), 0);
@@ -336,7 +337,7 @@ proptest! {
     }
 }
 
-/// A table with an event of the cores, one of uncore PMUs, and one whose term this machine's PMU does not have.
+/// Table with an event of the cores, one of uncore PMUs, and one with a term that this machine's PMU lacks.
 const TABLE: &str = "pmbpf table 1\n\
     event\tINST.DONE\tcore\tevent=0xc0,umask=0x2\tany\t1000003\tprecise\n\
     event\tOCR.X\tcore\tevent=0x2a,offcore_rsp=0x1\tany\t0\t-\n\

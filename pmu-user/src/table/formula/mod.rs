@@ -1,32 +1,32 @@
 //! Formulas over events, constants and other formulas, as plain data.
 //!
-//! The grammar is perfmon's (`Formula`, `BaseFormula` and `Threshold` of its metric files) with names of our own for what
-//! stands alone there: `EVENT.NAME:c1`, `@Metric`, `#CONSTANT`. Text comes in through [`parse()`], and goes out through
-//! [`Expr::write`] so that it reads back as the same expression.
+//! The grammar is that of perfmon (`Formula`, `BaseFormula` and `Threshold` of its metric files), with our
+//! own names for operands: `EVENT.NAME:c1`, `@Metric`, `#CONSTANT`. [`parse()`] reads text, and
+//! [`Expr::write`] writes it so that it reads back as the same expression.
 
 mod parse;
 
 pub(in crate::table) use self::parse::is_of_name;
 pub use self::parse::{FormulaError, parse};
 
-/// An expression. Indices are into the lists of whoever parsed it.
+/// An expression. Indices are into the lists of the parser's caller.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Expr {
-    /// A number.
+    /// A plain number.
     Number(f64),
     /// A count of an event.
     Event(u32),
-    /// Something known about the machine or the interval.
+    /// Known property of the machine or the interval.
     Constant(u32),
-    /// Another metric.
+    /// Value of another metric.
     Metric(u32),
-    /// Two operands.
+    /// Operation on two operands.
     Binary(Binary, Box<[Expr; 2]>),
     /// `a if condition else b`: condition, a, b. The branch that is not taken does not matter.
     If(Box<[Expr; 3]>),
 }
 
-/// What is done with two operands.
+/// Operator of two operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Binary {
     /// `a + b`
@@ -73,7 +73,8 @@ impl Binary {
         }
     }
 
-    /// How strongly it binds: 1 is the weakest. Comparisons bind stronger than `&`, unlike in C and Python.
+    /// Returns the binding strength: 1 is the weakest. Comparisons bind stronger than `&`, unlike in C and
+    /// Python.
     const fn strength(self) -> u8 {
         match self {
             Self::Or => 2,
@@ -86,23 +87,23 @@ impl Binary {
     }
 }
 
-/// Names of what an expression's indices stand for.
+/// Names of the indices in an expression.
 pub trait Names {
-    /// The event as formulas write it.
+    /// Returns the name of an event, as formulas write it.
     fn event_name(&self, index: u32) -> &str;
-    /// The constant.
+    /// Returns the name of a constant.
     fn constant_name(&self, index: u32) -> &str;
-    /// The metric.
+    /// Returns the name of a metric.
     fn metric_name(&self, index: u32) -> &str;
 }
 
 impl Expr {
-    /// `a op b`.
+    /// Returns the expression `a op b`.
     pub fn binary(operation: Binary, a: Self, b: Self) -> Self {
         Self::Binary(operation, Box::new([a, b]))
     }
 
-    /// Its text, with no more parentheses than needed.
+    /// Returns the text of the expression, with no more parentheses than needed.
     pub fn write(&self, names: &dyn Names) -> String {
         let mut text = String::new();
         self.write_to(names, 0, &mut text);
@@ -159,7 +160,7 @@ impl Expr {
         }
     }
 
-    /// How many operators stand above one another, plus one.
+    /// Returns the number of operators that stand above one another, plus one.
     pub fn height(&self) -> usize {
         let parts: &[Self] = match self {
             Self::Binary(_, operands) => &**operands,

@@ -1,27 +1,28 @@
-//! Text → [`Expr`], by recursive descent. What names mean is the caller's business.
+//! Parser of text into an [`Expr`], by recursive descent. The caller resolves names.
 
 use super::{Binary, Expr};
 
-/// Parentheses, signs and conditionals may be nested this deep: more is an attack, not a formula.
+/// Maximum nesting of parentheses, signs and conditionals: more is an attack, not a formula.
 const DEPTH_MAX: usize = 200;
-/// So high may an expression be: operators of one strength nest to the left, so that a long sum is high, too.
+/// Maximum height of an expression: operators of one strength nest to the left, so that a long sum is high,
+/// too.
 const HEIGHT_MAX: usize = 256;
 
-/// A text that is no formula.
+/// Error for a text that is not a formula.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("formula, character {}: {what}", .at + 1)]
 pub struct FormulaError {
-    /// Where, in bytes.
+    /// Position of the error, in bytes.
     pub at: usize,
-    /// What is wrong.
+    /// Description of the error.
     pub what: String,
 }
 
-/// Parses `text`; `meaning` says what a name stands for, or why it stands for nothing.
+/// Parses `text`. `meaning` returns the expression of a name, or the reason why it has none.
 ///
 /// # Errors
 ///
-/// Names the place and what is wrong there.
+/// Returns the position and the fault there.
 pub fn parse(
     text: &str,
     meaning: &mut dyn FnMut(&str) -> Result<Expr, String>,
@@ -30,7 +31,7 @@ pub fn parse(
     let expr = parser.conditional()?;
     match parser.peek() {
         None => Ok(expr),
-        Some(_) => Err(parser.error("here it should end")),
+        Some(_) => Err(parser.error("it should end here")),
     }
 }
 
@@ -38,7 +39,7 @@ struct Parser<'a> {
     text: &'a str,
     at: usize,
     depth: usize,
-    /// How high the expression is that was parsed last.
+    /// Height of the expression that was parsed last.
     height: usize,
     meaning: &'a mut dyn FnMut(&str) -> Result<Expr, String>,
 }
@@ -51,7 +52,7 @@ const LEVELS: [Operators; 5] = [
     &[("&&", Binary::And), ("&", Binary::And)],
     &[
         ("<=", Binary::LessOrEqual),
-        // One file writes it apart.
+        // One file writes it with a space.
         ("< =", Binary::LessOrEqual),
         ("<", Binary::Less),
         (">=", Binary::GreaterOrEqual),
@@ -96,7 +97,7 @@ impl Parser<'_> {
         taken
     }
 
-    /// Goes one level down.
+    /// Parses one level deeper.
     fn nested(
         &mut self,
         parse: impl FnOnce(&mut Self) -> Result<Expr, FormulaError>,
@@ -110,13 +111,13 @@ impl Parser<'_> {
         Ok(expr)
     }
 
-    /// Notes that an expression stands above parts, of which the highest is as high as this.
+    /// Records that an expression is above parts, of which the highest is as high as `highest`.
     fn above(&mut self, highest: usize) -> Result<(), FormulaError> {
         self.height = highest + 1;
         if self.height > HEIGHT_MAX { Err(self.error("it is too long")) } else { Ok(()) }
     }
 
-    /// `a if condition else b`, which binds weakest and nests to the right.
+    /// Parses `a if condition else b`, which binds weakest and nests to the right.
     fn conditional(&mut self) -> Result<Expr, FormulaError> {
         self.nested(|parser| {
             let value = parser.binary(0)?;
@@ -170,7 +171,7 @@ impl Parser<'_> {
             }
             Some(byte) if byte.is_ascii_digit() || byte == b'.' => self.number(),
             _ if self.rest().starts_with(is_of_name) => self.name(),
-            Some(_) => Err(self.error("this is no operand")),
+            Some(_) => Err(self.error("this is not an operand")),
         }
     }
 
@@ -235,7 +236,7 @@ fn function(name: &str) -> Option<Binary> {
     }
 }
 
-/// Can a name hold `character`? Those of events hold dots, modifiers colons and `=`.
+/// Returns whether a name can hold `character`. Names of events hold dots, modifiers colons and `=`.
 pub(in crate::table) fn is_of_name(character: char) -> bool {
     character.is_ascii_alphanumeric() || matches!(character, '_' | '.' | ':' | '@' | '#' | '=')
 }

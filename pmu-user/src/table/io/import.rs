@@ -1,8 +1,9 @@
-//! A file of facts about I/O counting (JSON) → tables.
+//! Import of a file of facts about I/O counting (JSON) into tables.
 //!
-//! The file lists, for every platform, events with the word that the kernel takes for them, and metrics as expressions over
-//! lists of events. Each event's terms are placed by the formats that the file documents, and must give that word. Platforms
-//! with equal facts share a table. Sentences of the file are left out; metrics of our own stand beside its own.
+//! The file lists, for every platform, events with the word that the kernel takes for them, and metrics as
+//! expressions over lists of events. Each event's terms are placed by the formats that the file documents,
+//! and must give that word. Platforms with equal facts share a table. Sentences of the file are left out.
+//! Metrics of our own are added to those of the file.
 
 mod formula;
 #[cfg(test)]
@@ -22,18 +23,18 @@ use crate::{
     },
 };
 
-/// A file that gives no tables.
+/// Error for a file that gives no tables.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
-    /// It is not what it should be.
+    /// The file does not have the expected form.
     #[error(transparent)]
     Json(#[from] serde_json::Error),
-    /// Something in it contradicts something else, or is unknown to us.
+    /// A fact contradicts another one, or is unknown to us.
     #[error("{platform}: {what}")]
     Fact {
-        /// Whose fact.
+        /// Platform of the fact.
         platform: String,
-        /// What is wrong with it.
+        /// Description of the fault.
         what: String,
     },
 }
@@ -84,7 +85,7 @@ struct Metric {
     note: String,
 }
 
-/// The file's platforms: its name, ours, and of which kind their free-running counters are.
+/// Platforms of the file: the name in the file, our name, and the kind of their free-running counters.
 const PLATFORMS: [(&str, &str, Free); 8] = [
     ("SKX", "skylakex", Free::InAndOut),
     ("CLX", "cascadelakex", Free::InAndOut),
@@ -99,15 +100,15 @@ const PLATFORMS: [(&str, &str, Free); 8] = [
 /// Free-running counters, as the kernel exposes them (arch/x86/events/intel/uncore_snbep.c).
 #[derive(Clone, Copy, PartialEq)]
 enum Free {
-    /// Of both directions, 36 bits of 4 bytes.
+    /// Both directions, 36 bits of 4 bytes.
     InAndOut,
-    /// From devices, 48 bits of 32 bytes; of the memory controllers, 64 bytes.
+    /// From devices, 48 bits of 32 bytes; from the memory controllers, 64 bytes.
     InAndMemory,
-    /// From devices only: what goes out has no fixed size a count there (commit 506f981ab40f).
+    /// From devices only: outgoing traffic has no fixed size per count there (commit 506f981ab40f).
     In,
 }
 
-/// Tables of all platforms of the file `json`, by name. `source` says where it comes from.
+/// Returns the tables of all platforms of the file `json`, by name. `source` is the origin of the file.
 ///
 /// # Errors
 ///
@@ -184,7 +185,7 @@ fn of_platform(platform: &Platform, free: Free, formats: &Formats) -> Result<IoT
     Ok(table)
 }
 
-/// Whose definition a metric is.
+/// Returns the origin of a metric's definition.
 fn group(variant: &str) -> &'static str {
     const WORDS: [(&str, &str); 6] = [
         ("perfmon", "perfmon"),
@@ -198,9 +199,9 @@ fn group(variant: &str) -> &'static str {
     found.map_or("cookbook", |(_, word)| word)
 }
 
-/// `6-85 stepping 5-15` → `GenuineIntel-6-55-5..F`.
+/// Returns the pattern of a CPU model: `6-85 stepping 5-15` becomes `GenuineIntel-6-55-5..F`.
 fn pattern(cpu: &str) -> Result<String, String> {
-    let wrong = || format!("`{cpu}` is no CPU model");
+    let wrong = || format!("`{cpu}` is not a CPU model");
     let (model, steppings) = match cpu.split_once(" stepping ") {
         Some((model, steppings)) => (model, Some(steppings)),
         None => (cpu, None),
@@ -250,14 +251,15 @@ fn event(name: &str, fact: &Fact, formats: &Formats) -> Result<ModelEvent, Strin
         unit: fact.pmu.clone(),
         terms: text.join(","),
         counters: Counters::General(
-            mask.ok_or_else(|| format!("{name}: `{}` are no counters", fact.counters))?,
+            mask.ok_or_else(|| format!("{name}: `{}` are not counters", fact.counters))?,
         ),
         period: 0,
         precise: Precise::No,
     })
 }
 
-/// An uncore PMU has as many counters as the event that may be on most of them. The filter of a CHA is one register.
+/// Returns the kinds of uncore PMUs. An uncore PMU has as many counters as the event that may be on most of
+/// them. The filter of a CHA is one register.
 fn kinds(events: &[ModelEvent]) -> Vec<PmuKind> {
     let mut kinds: BTreeMap<&str, (u32, bool)> = BTreeMap::new();
     for event in events {

@@ -1,9 +1,10 @@
-//! Tables of what a platform's uncore PMUs count about I/O, and the metrics computed from it.
+//! Tables of the I/O events of a platform's uncore PMUs, and of the metrics computed from them.
 //!
-//! A table is a [`Model`] like a core's, with encodings and formulas, and what only uncore PMUs have: which models it serves, how many
-//! parts a stack has, how many counters each kind of uncore PMU, which counters run freely, and what cannot be measured at all.
-//! Those of Intel's servers are made by `cargo xtask tables io`, those of AMD and Arm are written by hand, and so are those of
-//! IOMMUs that count for one device, which go by no CPU model.
+//! A table is a [`Model`] like a core's, with encodings and formulas. It also has the facts of uncore PMUs:
+//! the models that it serves, the parts of a stack, the counters of each kind of uncore PMU, the free-running
+//! counters, and what cannot be measured at all. `cargo xtask tables io` generates the tables of Intel's
+//! servers. Those of AMD and Arm are written by hand. So are those of IOMMUs that count for one device, which
+//! are not chosen by CPU model.
 
 pub mod import;
 #[cfg(test)]
@@ -20,89 +21,95 @@ use super::{
 };
 use crate::named::named;
 
-/// The one constant of every table: length of the interval, in seconds.
+/// Constant of every table, the only one: length of the interval, in seconds.
 pub const SECONDS: &str = "SECONDS";
 
-/// Everything known about the I/O of some platforms.
+/// Facts about the I/O of some platforms.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct IoTable {
-    /// Models whose facts these are: `graniterapids`, `sierraforest`. The first names the table.
+    /// Models to which the facts apply: `graniterapids`, `sierraforest`. The first names the table.
     pub models: Vec<String>,
-    /// Parts of a stack that events tell apart: a part is a root port, or a few of them. 0 where no event does.
+    /// Parts of a stack that events distinguish: a part is a root port, or a few of them. 0 where no event
+    /// does.
     pub parts: u32,
     /// Kinds of uncore PMUs, by name.
     pub kinds: Vec<PmuKind>,
     /// Counters that always run.
     pub free_running: Vec<FreeRunning>,
-    /// What cannot be measured on these platforms, and why.
+    /// Metrics that cannot be measured on these platforms, with the reason.
     pub absent: Vec<Absent>,
-    /// How uncore PMUs count for one device only.
+    /// Filters by which uncore PMUs count for one device only.
     pub requesters: Vec<Requester>,
-    /// Events and metrics. A metric's domain is its [`ScopeKind`], its groups say whose definition it is: `cookbook`, `perfmon`.
+    /// Events and metrics. A metric's domain is its [`ScopeKind`]. Its groups name the origin of its
+    /// definition: `cookbook`, `perfmon`.
     pub model: Model,
 }
 
 /// A kind of uncore PMU that counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PmuKind {
-    /// Its name, as events have it and as the kernel's PMUs have it between `uncore_` and the number: `iio`.
+    /// Name in events, and in the kernel's PMU names between `uncore_` and the number: `iio`.
     pub unit: String,
     /// Counters of one uncore PMU.
     pub counters: u32,
-    /// A term that all events which count at a time must share, because the uncore PMU has one register for it: `config1`.
+    /// Term that all events counting at a time must share, because the uncore PMU has one register for it:
+    /// `config1`.
     pub shared: Option<String>,
 }
 
-/// A counter that is always on, beside the programmable ones.
+/// Counter that is always on, in addition to the programmable ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FreeRunning {
-    /// Its PMU, without `uncore_` and the number: `iio_free_running`.
+    /// Name of its PMU, without `uncore_` and the number: `iio_free_running`.
     pub unit: String,
-    /// Its name there: `bw_in_port0`.
+    /// Name of the counter there: `bw_in_port0`.
     pub name: String,
     /// Terms in perf's event syntax, without a PMU.
     pub terms: String,
-    /// Bytes that one count stands for; 0 for a clock. The kernel's own `.scale` was wrong by a factor of 8 for Ice Lake and
-    /// Sapphire Rapids until 2025 (commits 32c7f1150225 and 506f981ab40f).
+    /// Bytes that one count stands for; 0 for a clock. The kernel's own `.scale` was wrong by a factor of 8
+    /// for Ice Lake and Sapphire Rapids until 2025 (commits 32c7f1150225 and 506f981ab40f).
     pub unit_bytes: u32,
-    /// Bits after which it begins again at 0.
+    /// Number of bits, after which it wraps to 0.
     pub width_bits: u32,
 }
 
-/// What makes a kind of uncore PMU count for one requester: a PCI function, by the 16 bits that its requests carry.
+/// Filter that makes a kind of uncore PMU count for one requester: a PCI function, by the 16 bits that its
+/// requests carry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requester {
-    /// The kind.
+    /// Kind of the uncore PMU.
     pub unit: String,
-    /// Terms that stand beside an event's own, in perf's event syntax; `@` is the requester.
+    /// Terms added to those of an event, in perf's event syntax; `@` is the requester.
     pub terms: String,
 }
 
 impl Requester {
-    /// The terms for this requester.
+    /// Returns the terms for this requester.
     pub fn terms_of(&self, id: u16) -> String {
         self.terms.replace('@', &format!("{id:#x}"))
     }
 
-    /// Names of the terms. Where an IOMMU cannot tell requesters apart, its PMU does not have them.
+    /// Returns the names of the terms. The PMU of an IOMMU that cannot distinguish requesters does not have
+    /// them.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.terms.split(',').map(|term| term.split_once('=').map_or(term, |(name, _)| name))
     }
 }
 
-/// A metric that these platforms cannot have.
+/// A metric that these platforms cannot provide.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Absent {
-    /// Its name elsewhere.
+    /// Name on other platforms.
     pub name: String,
-    /// Its unit elsewhere.
+    /// Unit on other platforms.
     pub unit: Unit,
-    /// Why not.
+    /// Reason why it is missing.
     pub why: String,
 }
 
 named! {
-    /// The smallest thing that a metric can be computed for. Larger ones follow by adding up counts ([`IoTable::is_averaged`]).
+    /// Smallest scope for which a metric can be computed. Larger ones follow by adding up counts
+    /// ([`IoTable::is_averaged`]).
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     pub enum ScopeKind {
         Part = "part", "Part of a stack: a root port with what is behind it.";
@@ -120,22 +127,22 @@ impl ScopeKind {
     }
 }
 
-/// What a metric is asked about.
+/// Scope for which a metric is requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Of {
-    /// Everything that the counts are of: a stack, a socket, the whole machine.
+    /// Everything that the counts cover: a stack, a socket, the whole machine.
     All,
-    /// One part of each stack that the counts are of.
+    /// One part of each stack that the counts cover.
     Part(u32),
 }
 
 impl Of {
-    /// Does a question about it need this event?
+    /// Returns whether a request for it needs this event.
     pub fn needs(self, event: &str) -> bool {
         self.needs_part(part_of(event))
     }
 
-    /// Does a question about it need an event that counts for this part, or for none in particular?
+    /// Returns whether a request for it needs an event that counts for this part, or for none in particular.
     pub const fn needs_part(self, part: Option<u32>) -> bool {
         match (self, part) {
             (Self::Part(wanted), Some(part)) => wanted == part,
@@ -144,16 +151,16 @@ impl Of {
     }
 }
 
-/// How names of events end before the number of a part.
+/// Endings of event names before the number of a part.
 const PARTS: [&str; 3] = [".PART", "_iom", "_io_"];
 
-/// The part that an event counts for: 3 of `UNC_IIO_DATA_REQ_OF_CPU.MEM_READ.PART3`.
+/// Returns the part for which an event counts: 3 of `UNC_IIO_DATA_REQ_OF_CPU.MEM_READ.PART3`.
 pub fn part_of(event: &str) -> Option<u32> {
     let stem = event.trim_end_matches(|digit: char| digit.is_ascii_digit());
     PARTS.iter().any(|end| stem.ends_with(end)).then(|| event[stem.len()..].parse().ok())?
 }
 
-/// Clocks by kind of uncore PMU, which formulas take for their frequency.
+/// Clocks by kind of uncore PMU, which formulas use as a frequency.
 const CLOCKS: [(&str, &str); 4] = [
     ("iio", "UNC_IIO_CLOCKTICKS"),
     ("irp", "UNC_I_CLOCKTICKS"),
@@ -162,57 +169,59 @@ const CLOCKS: [(&str, &str); 4] = [
 ];
 
 impl IoTable {
-    /// The table's name: that of the first model.
+    /// Returns the table's name: that of the first model.
     pub fn name(&self) -> &str {
         self.models.first().map_or("?", String::as_str)
     }
 
-    /// The smallest thing a metric can be computed for.
+    /// Returns the smallest scope for which a metric can be computed.
     pub fn scope(&self, metric: u32) -> Option<ScopeKind> {
         ScopeKind::read(&self.model.metrics.get(metric as usize)?.domain)
     }
 
-    /// Events that a metric needs for `of`, as indices of the model's operands.
+    /// Returns the events that a metric needs for `of`, as indices of the model's operands.
     pub fn events_of(&self, metric: u32, of: Of) -> Vec<u32> {
         let mut events = self.model.operands_of(metric);
         events.retain(|&operand| self.operand(operand).is_some_and(|event| of.needs(event)));
         events
     }
 
-    /// Name of an operand.
+    /// Returns the name of an operand.
     pub fn operand(&self, index: u32) -> Option<&str> {
         self.model.operands.get(index as usize).map(String::as_str)
     }
 
-    /// The kind of uncore PMU that counts an event.
+    /// Returns the kind of uncore PMU that counts an event.
     pub fn kind(&self, unit: &str) -> Option<&PmuKind> {
         self.kinds.iter().find(|kind| kind.unit == unit)
     }
 
-    /// Takes the number of counters that the processor says uncore PMUs of this kind have: models that share a table may differ in it.
+    /// Sets the number of counters that the processor reports for uncore PMUs of this kind: models that share
+    /// a table may differ in it.
     pub fn set_counters(&mut self, unit: &str, counters: u32) {
         if let Some(kind) = self.kinds.iter_mut().find(|kind| kind.unit == unit) {
             kind.counters = counters;
         }
     }
 
-    /// Is the count of several uncore PMUs the mean of theirs, and not their sum?
+    /// Returns whether the count of several uncore PMUs is the mean of theirs, and not their sum.
     ///
-    /// Clocks of I/O stacks are averaged: formulas take their cycles for a frequency, and two stacks are not one that is twice as fast.
+    /// Clocks of I/O stacks are averaged: formulas use their cycles as a frequency, and two stacks are not
+    /// one that is twice as fast.
     pub fn is_averaged(&self, operand: u32) -> bool {
         let event = self.operand(operand).and_then(|name| self.model.event(name));
         event.is_some_and(|event| CLOCKS.contains(&(event.unit.as_str(), event.name.as_str())))
     }
 
-    /// Counts by operand for a question about `of`: what other parts did is no part of it, so it is 0 there. What `counts` does
-    /// not reach is not known.
+    /// Returns the counts by operand for `of`. Counts of other parts do not belong to it and are 0. Operands
+    /// that `counts` does not reach are unknown.
     pub fn counts_of(&self, counts: &[f64], of: Of) -> Vec<f64> {
         let counts = counts.iter().copied().chain(std::iter::repeat(f64::NAN));
         let operands = self.model.operands.iter().zip(counts);
         operands.map(|(event, count)| if of.needs(event) { count } else { 0.0 }).collect()
     }
 
-    /// Everything in the table that cannot be, none if it is sound.
+    /// Returns all faults in the table, or none if it is sound.
     pub fn faults(&self) -> Vec<IoFault> {
         let mut faults: Vec<IoFault> = self.model.faults().into_iter().map(IoFault::Model).collect();
         for event in &self.model.events {
@@ -237,22 +246,23 @@ impl IoTable {
     }
 }
 
-/// Something in a table that cannot be.
+/// Fault in a table.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IoFault {
-    /// In its events or metrics.
+    /// Fault in its events or metrics.
     #[error(transparent)]
     Model(TableFault),
-    /// Nothing counts an event.
-    #[error("`{0}` is counted by `{1}`, which is no kind of uncore PMU there")]
+    /// No kind of uncore PMU counts an event.
+    #[error("`{0}` is counted by `{1}`, which is not a kind of uncore PMU there")]
     NoBox(String, String),
     /// An event is of a part that a stack does not have.
-    #[error("`{0}` is of a part that there is not")]
+    #[error("`{0}` names a part that does not exist")]
     NoPart(String),
-    /// A metric does not say what it is of.
+    /// A metric does not have a scope.
     #[error("`{0}` has no scope")]
     NoScope(String),
-    /// A metric is computed from another one: events of a metric must be in its own formula, for the sake of parts.
+    /// A metric is computed from another one. Events of a metric must be in its own formula, for the sake of
+    /// parts.
     #[error("`{0}` names a metric in its formula")]
     Nested(String),
 }

@@ -2,7 +2,7 @@
 
 use crate::machine::{io::bdf::Bdf, testing::Tree};
 
-/// Servers whose kernels place terms differently.
+/// Servers with kernels that place terms differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Family {
     /// Skylake and Cascade Lake.
@@ -20,7 +20,7 @@ const WIDE: [(&str, &str); 4] =
     [PLAIN[0], PLAIN[1], ("ch_mask", "config:36-47"), ("fc_mask", "config:48-50")];
 const EXTENDED: [(&str, &str); 2] = [PLAIN[0], ("umask", "config:8-15,32-55")];
 
-/// Terms of a kind of uncore PMU, as its kernel's `format` folder has them.
+/// Returns the terms of a kind of uncore PMU, as its kernel's `format` folder has them.
 fn format(family: Family, unit: &str) -> &'static [(&'static str, &'static str)] {
     match (unit, family) {
         ("iio", Family::Skylake) => &NARROW,
@@ -33,7 +33,8 @@ fn format(family: Family, unit: &str) -> &'static [(&'static str, &'static str)]
     }
 }
 
-/// A server of one socket, with so many uncore PMUs of each kind and free-running counters of its stacks.
+/// Returns a server of one socket, with this many uncore PMUs of each kind and free-running counters of its
+/// stacks.
 pub(crate) fn server(family: Family, instances: &[(&str, u32)]) -> Tree {
     let tree = Tree::new(&[("sys/devices/system/cpu/online", "0-3\n")]);
     let mut kind = 10;
@@ -56,16 +57,16 @@ pub(crate) fn server(family: Family, instances: &[(&str, u32)]) -> Tree {
     tree
 }
 
-/// Can counters of an IOMMU be told to count for one requester?
+/// Whether counters of an IOMMU can count for one requester.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Filter {
-    /// They can.
+    /// Counters can be filtered by requester.
     Requester,
-    /// They tell only other things apart.
+    /// Counters have other filters only.
     Other,
 }
 
-/// Adds an IOMMU of Intel's with these events, as the kernel shows it.
+/// Adds an IOMMU of Intel with these events, as the kernel shows it.
 pub(crate) fn dmar(tree: &Tree, number: u32, filter: Filter, events: &[&str]) {
     let (name, kind) = (format!("dmar{number}"), format!("{}\n", 100 + number));
     let format = [("event", "config:0-27"), ("event_group", "config:28-31"), ("filter_ats_en", "config1:3")];
@@ -75,18 +76,18 @@ pub(crate) fn dmar(tree: &Tree, number: u32, filter: Filter, events: &[&str]) {
     for (term, bits) in format.into_iter().chain(requester) {
         tree.pmu(&name, &[(&format!("format/{term}"), bits)]);
     }
-    // What stands in these files is not used: the table has it.
+    // The contents of these files are not used: the table has them.
     events.iter().for_each(|event| tree.pmu(&name, &[(&format!("events/{event}"), "event=0x1\n")]));
 }
 
-/// All events of an IOMMU that a device's metrics need.
+/// Events of an IOMMU that a device's metrics need.
 pub(crate) const DMAR: [&str; 5] =
     ["iommu_clocks", "iommu_mrds", "iotlb_hit", "iotlb_lookup", "pw_occupancy"];
 
-/// Adds a network card on a root bus of its own, or a function of it, behind an IOMMU.
+/// Adds a network card on a separate root bus, or a function of it, behind an IOMMU.
 pub(crate) fn card(tree: &Tree, bdf: &str, iommu: &str, domain: &str) {
     let bus = bdf.rsplit_once(':').map_or(bdf, |(bus, _)| bus);
-    // A group of its own.
+    // The card has a separate group.
     let group = bdf.parse::<Bdf>().unwrap().requester_id().unwrap_or(7);
     let at = format!("devices/pci{bus}/{bdf}");
     for (file, text) in [("class", "0x020000"), ("vendor", "0x8086"), ("device", "0x1593")] {

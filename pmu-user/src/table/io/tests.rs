@@ -1,4 +1,5 @@
-//! What a table says of parts, and every event of every table through the formats of its kernel, and some against words that are known to be right.
+//! Tests of parts in tables, and of every event of every table through the formats of its kernel. Some events
+//! are compared with words that are known to be right.
 
 use super::{
     IoFault, IoTable, Of, ScopeKind, load, part_of, read,
@@ -14,7 +15,7 @@ use crate::{
 
 const BOXES: [(&str, u32); 5] = [("cha", 2), ("iio", 2), ("imc", 1), ("irp", 2), ("upi", 1)];
 
-/// All events of a table on a server of its family.
+/// Returns all events of a table on a server of its family.
 fn events(name: &str, family: Family) -> Vec<Selected> {
     let table: IoTable = load(name).unwrap();
     let catalog = Catalog::read(&server(family, &BOXES).root).unwrap();
@@ -24,7 +25,7 @@ fn events(name: &str, family: Family) -> Vec<Selected> {
     groups.into_iter().flat_map(|group| group.events).collect()
 }
 
-/// `config` and `config1` of an event.
+/// Returns `config` and `config1` of an event.
 fn words(events: &[Selected], name: &str) -> [u64; 2] {
     let event = events.iter().find(|event| event.name == name).unwrap();
     [Word::Config, Word::Config1].map(|word| event.instances[0].words.get(word))

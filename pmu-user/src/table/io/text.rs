@@ -1,4 +1,5 @@
-//! I/O tables as text, a head of their own, then a model's table; those that are built in, and which of them is this machine's.
+//! I/O tables as text, with a separate head before a model's table. Also the built-in tables, and the choice
+//! of this machine's.
 //!
 //! ```text
 //! pmbpf io table 1
@@ -26,7 +27,7 @@ use crate::{
 const HEAD: &str = "pmbpf io table 1";
 const MODEL: &str = "pmbpf table 1";
 
-/// The text of `table`.
+/// Returns the text of `table`.
 pub fn write(table: &IoTable) -> String {
     let mut text = format!("{HEAD}\nmodels\t{}\nparts\t{}\n", table.models.join(" "), table.parts);
     for PmuKind { unit, counters, shared } in &table.kinds {
@@ -44,11 +45,11 @@ pub fn write(table: &IoTable) -> String {
     text + &model::write(&table.model)
 }
 
-/// Reads a table.
+/// Reads a table from text.
 ///
 /// # Errors
 ///
-/// Names the first line that is wrong, and how.
+/// Returns the first line that is wrong, and the fault.
 pub fn read(text: &str) -> Result<IoTable, TextError> {
     let fail = |line: usize, what: String| TextError { line: line + 1, what };
     let mut table = IoTable::default();
@@ -109,21 +110,22 @@ macro_rules! known {
 
 known!("graniterapids", "icelakex", "neoverse-v2", "sapphirerapids", "skylakex", "zen4", "zen5");
 
-/// What counters of an IOMMU say about one device: the kind of IOMMU, as its PMUs are called, and text.
+/// Tables of the counters that an IOMMU has for one device: the kind of IOMMU, as in the names of its PMUs,
+/// and text.
 pub const IOMMUS: &[(&str, &str)] = &[
     ("amd_iommu", include_str!("../../../tables/io-requester-amd-iommu.table")),
     ("dmar", include_str!("../../../tables/io-requester-dmar.table")),
 ];
 
-/// Why there is no table.
+/// Reason why there is no table.
 #[derive(Debug, thiserror::Error)]
 pub enum FindError {
     /// No table serves a model of that name.
     #[error("no I/O metrics of `{name}`{} (known: {})", did_you_mean(.near), models().join(", "))]
     NoModel {
-        /// What was asked for.
+        /// Name that was requested.
         name: String,
-        /// The nearest names.
+        /// Names that are nearest to it.
         near: Vec<String>,
     },
     /// A built-in table is broken.
@@ -131,13 +133,13 @@ pub enum FindError {
     Broken(&'static str, TextError),
 }
 
-/// Words of the first line that begins with `key`.
+/// Returns the words of the first line that begins with `key`.
 fn words(text: &'static str, key: &str) -> impl Iterator<Item = &'static str> {
     let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('\t'));
     line.unwrap_or_default().split_whitespace()
 }
 
-/// Models that a table serves, by name.
+/// Returns the models that a table serves, by name.
 fn models() -> Vec<String> {
     let mut models: Vec<String> =
         KNOWN.iter().flat_map(|(_, text)| words(text, "models")).map(str::to_owned).collect();
@@ -145,7 +147,7 @@ fn models() -> Vec<String> {
     models
 }
 
-/// The table that serves the model called `name`, in any case.
+/// Returns the table that serves the model `name`, in any case.
 ///
 /// # Errors
 ///
@@ -161,7 +163,7 @@ pub fn load(name: &str) -> Result<IoTable, FindError> {
     }
 }
 
-/// The table of what this kind of IOMMU counts for one device; none if it cannot.
+/// Returns the table of what this kind of IOMMU counts for one device; `None` if it cannot.
 ///
 /// # Errors
 ///
@@ -171,7 +173,7 @@ pub fn of_iommu(unit: &str) -> Result<Option<IoTable>, FindError> {
     found.map(|(known, text)| read(text).map_err(|error| FindError::Broken(known, error))).transpose()
 }
 
-/// Name of the built-in table for a CPU that identifies itself as `identity`, as `GenuineIntel-6-6A-4`
+/// Returns the name of the built-in table for a CPU with this identity, such as `GenuineIntel-6-6A-4`
 /// ([`crate::machine::cpu::identity`]).
 pub fn for_machine(identity: &str) -> Option<&'static str> {
     let found = KNOWN.iter().find(|(_, text)| words(text, "cpus").any(|pattern| matches(pattern, identity)));

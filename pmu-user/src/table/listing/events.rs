@@ -10,29 +10,29 @@ use crate::{
     },
 };
 
-/// An event that can be asked for by a name.
+/// Event that can be requested by a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedEvent {
-    /// Where the name comes from.
+    /// Origin of the name.
     pub kind: EventOrigin,
-    /// Its name.
+    /// Name of the event.
     pub name: String,
-    /// Its other name, if it has one.
+    /// Other name of the event, if it has one.
     pub alias: Option<String>,
-    /// The PMU that counts it; uncore PMUs of a kind are one.
+    /// PMU that counts it; uncore PMUs of a kind are one.
     pub pmu: String,
-    /// What `-e` takes.
+    /// Notation for `-e`.
     pub notation: String,
     /// Counters that can hold it, where that is known.
     pub counters: Option<String>,
-    /// Unit of its count, if it is not simply one.
+    /// Unit of its count, if it has one.
     pub unit: Option<String>,
-    /// Why it cannot be counted here.
+    /// Reason why it cannot be counted here.
     pub missing: Option<String>,
 }
 
 named! {
-    /// Where an event's name comes from.
+    /// Origin of an event's name.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum EventOrigin {
         Hardware = "hardware", "The kernel's generic hardware events.";
@@ -44,13 +44,13 @@ named! {
     }
 }
 
-/// Gives the events that one source knows.
+/// Function that returns the events of one source.
 pub type EventLister = fn(&Host<'_>) -> Vec<ListedEvent>;
 
-/// Every source, in the order of the list.
+/// Sources of events, in the order of the list.
 pub const SOURCES: [EventLister; 4] = [of_kernel, of_pmus, of_table, tracepoints];
 
-/// The kernel's own: two names for one number are one event.
+/// Returns the kernel's own events: two names for one number are one event.
 fn of_kernel(host: &Host<'_>) -> Vec<ListedEvent> {
     let no_pmu = host.machine.no_core_pmu();
     let cores: Vec<&str> = host.catalog.cores().map(|pmu| pmu.name.as_str()).collect();
@@ -83,7 +83,7 @@ fn of_kernel(host: &Host<'_>) -> Vec<ListedEvent> {
     events
 }
 
-/// What the tables of the CPU models have names for.
+/// Returns the events named by the tables of the CPU models.
 fn of_table(host: &Host<'_>) -> Vec<ListedEvent> {
     let no_pmu = host.machine.no_core_pmu();
     let first = host.catalog.cores().next().map_or("cpu", |pmu| pmu.name.as_str());
@@ -114,7 +114,7 @@ fn of_table(host: &Host<'_>) -> Vec<ListedEvent> {
             missing,
         }
     };
-    // The clock is no PMU's.
+    // The clock does not belong to a PMU.
     let events = host
         .tables
         .iter()
@@ -122,7 +122,7 @@ fn of_table(host: &Host<'_>) -> Vec<ListedEvent> {
     events.filter(|(_, event)| !event.terms.is_empty()).map(listed).collect()
 }
 
-/// What PMUs have names for: once for the uncore PMUs of a kind.
+/// Returns the events named by PMUs, once for the uncore PMUs of a kind.
 fn of_pmus(host: &Host<'_>) -> Vec<ListedEvent> {
     let mut events: Vec<ListedEvent> = Vec::new();
     for pmu in &host.catalog.pmus {
@@ -154,7 +154,7 @@ fn of_pmu(pmu: &Entry, named: &Named) -> ListedEvent {
     }
 }
 
-/// Tracepoints; none where tracefs is not mounted or may not be read.
+/// Returns the tracepoints; none where tracefs is not mounted or may not be read.
 fn tracepoints(host: &Host<'_>) -> Vec<ListedEvent> {
     let all = host.catalog.tracepoints.all().unwrap_or_default();
     let event = |(system, name): (String, String)| ListedEvent {

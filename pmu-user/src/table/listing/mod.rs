@@ -1,5 +1,5 @@
-//! What exists on a host, for `pmbpf list`: events and PMUs as plain rows, each with the reason if it cannot be had here; uncore PMUs of a
-//! kind are one row.
+//! Events and PMUs of a host, for `pmbpf list`: plain rows, each with the reason if it is not available here.
+//! Uncore PMUs of a kind are one row.
 
 mod events;
 
@@ -11,33 +11,33 @@ use crate::machine::{
     pmu::catalog::{Catalog, Entry, PmuCpus},
 };
 
-/// The host that is looked at.
+/// Host that is listed.
 #[derive(Clone, Copy, Debug)]
 pub struct Host<'a> {
-    /// What it is.
+    /// Description of the machine.
     pub machine: &'a Machine,
-    /// Its PMUs in full.
+    /// PMUs of the host in full.
     pub catalog: &'a Catalog,
-    /// The tables of its CPU models.
+    /// Tables of its CPU models.
     pub tables: &'a Tables,
 }
 
-/// What names are wanted: part of one in any case, or a whole one with `*` and `?`.
+/// Pattern of names: part of one in any case, or a whole one with `*` and `?`.
 #[derive(Clone, Debug)]
 pub struct Pattern(String);
 
 impl Pattern {
-    /// A pattern as typed.
+    /// Returns a pattern as typed.
     pub fn new(text: &str) -> Self {
         Self(text.to_ascii_lowercase())
     }
 
-    /// As typed, in lower case.
+    /// Returns the pattern in lower case.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Does a name match?
+    /// Returns whether a name matches.
     pub fn matches(&self, name: &[u8]) -> bool {
         let name = name.to_ascii_lowercase();
         if self.0.contains(['*', '?']) {
@@ -50,25 +50,25 @@ impl Pattern {
 /// A PMU, or uncore PMUs of a kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedPmu {
-    /// Its name, or what the uncore PMUs' names begin with.
+    /// Name of the PMU, or the common beginning of the uncore PMUs' names.
     pub name: String,
     /// `perf_event_attr.type` of it, or of each uncore PMU.
     pub kinds: Vec<u32>,
-    /// Names of the uncore PMUs; none if it is no uncore PMU.
+    /// Names of the uncore PMUs; empty for any other PMU.
     pub instances: Vec<String>,
-    /// CPUs that it counts on; none if that is any.
+    /// CPUs on which it counts; `None` for any.
     pub cpus: Option<Vec<Cpu>>,
     /// Terms of its events, with their bits.
     pub terms: Vec<(String, String)>,
     /// Capabilities, with their values.
     pub caps: Vec<(String, String)>,
-    /// Events that sysfs has names for.
+    /// Number of events that sysfs names.
     pub events: usize,
-    /// Does it count what a core executes?
+    /// Whether it counts what a core executes.
     pub of_cores: bool,
 }
 
-/// Every PMU of the host, by name.
+/// Returns every PMU of the host, by name.
 pub fn pmus(host: &Host<'_>) -> Vec<ListedPmu> {
     let mut listed: Vec<ListedPmu> = Vec::new();
     for pmu in &host.catalog.pmus {
@@ -85,7 +85,7 @@ pub fn pmus(host: &Host<'_>) -> Vec<ListedPmu> {
 }
 
 impl ListedPmu {
-    /// Uncore PMUs of the same kind, that differ in number only.
+    /// Returns whether both are uncore PMUs of the same kind, which differ in number only.
     fn is_like(&self, other: &Self) -> bool {
         let alike = |pmu: &Self| (pmu.cpus.clone(), pmu.terms.clone(), pmu.caps.clone(), pmu.events);
         !self.instances.is_empty() && self.name == other.name && alike(self) == alike(other)

@@ -1,9 +1,9 @@
-//! The metrics of every source, each declared once, in the order of reports.
+//! Metrics of every source, each declared once, in the order of reports.
 
 use super::{Family, Metric};
 use crate::table::unit::Unit;
 
-/// Declares a source's metrics, each with its name, unit, family and what it says, as constants and as a list.
+/// Declares a source's metrics, each with its name, unit, family and description, as constants and as a list.
 macro_rules! catalogue {
     (
         $(#[$about:meta])* $all:ident;
@@ -77,21 +77,21 @@ catalogue! {
 }
 
 catalogue! {
-    /// Of pairs of a victim and a culprit.
+    /// Metrics of pairs of a victim and a culprit.
     CULPRITS;
     RUNQUEUE_CULPRIT = "runqueue_latency.culprit" of "runqueue_latency", Ns, Latency,
         "Time of all waits of an owner together during which one culprit had the CPU that was waited for.";
 }
 
 catalogue! {
-    /// Of owners on cores of one kind, where cores differ.
+    /// Metrics of owners on cores of one kind, where cores differ.
     CORE_TYPES;
     CORE_TIME_SHARE = "time_share", Percent, Cpu,
         "Share of the owner's CPU time that it had on cores of one kind, as `cpu_core/time_share/`, where a host has several.";
 }
 
 catalogue! {
-    /// Of cgroups with limits, as their files say.
+    /// Metrics of cgroups with limits, from their files.
     LIMITS;
     THROTTLED_PERIODS = "throttled_periods", Percent, Cpu,
         "Share of the periods of a cgroup's limit of CPU time (cpu.max) in which the limit was used up, as the kernel accounts it.";
@@ -102,7 +102,7 @@ catalogue! {
     MEMORY_MAX = "memory.max", Bytes, Limits, "The most memory that a cgroup may have.";
     MEMORY_HIGH_EVENTS = "memory.high_events", Counts, Limits, "Times that a cgroup was above memory.high.";
     MEMORY_MAX_EVENTS = "memory.max_events", Counts, Limits, "Times that a cgroup was about to be above memory.max.";
-    MEMORY_OOM_KILLS = "memory.oom_kills", Counts, Limits, "Processes that the kernel ended because a cgroup was at its memory.max.";
+    MEMORY_OOM_KILLS = "memory.oom_kills", Counts, Limits, "Processes that the kernel killed because a cgroup was at its memory.max.";
     PIDS_CURRENT = "pids.current", Ratio, Limits, "Tasks that a cgroup had at the end.";
     PIDS_MAX = "pids.max", Ratio, Limits, "The most tasks that a cgroup may have.";
     PIDS_MAX_EVENTS = "pids.max_events", Counts, Limits, "Forks that failed because a cgroup was at its pids.max.";
@@ -121,14 +121,14 @@ catalogue! {
     PRESSURE_CPU_FULL = "pressure.cpu.full" of "pressure.cpu.some", Percent, Pressure,
         "Share of the time in which tasks of a cgroup could run and none of them had a CPU; 0 of the host.";
     PRESSURE_MEMORY_SOME = "pressure.memory.some", Percent, Pressure,
-        "Share of the time in which a task stood still for memory: reclaim, swap, pages that were thrown out too early.";
+        "Share of the time in which a task was stalled on memory: reclaim, swap, refaults of evicted pages.";
     PRESSURE_MEMORY_FULL = "pressure.memory.full" of "pressure.memory.some", Percent, Pressure,
-        "Share of the time in which all tasks that were not idle stood still for memory.";
-    PRESSURE_IO_SOME = "pressure.io.some", Percent, Pressure, "Share of the time in which a task stood still for I/O.";
+        "Share of the time in which all non-idle tasks were stalled on memory.";
+    PRESSURE_IO_SOME = "pressure.io.some", Percent, Pressure, "Share of the time in which a task was stalled on I/O.";
     PRESSURE_IO_FULL = "pressure.io.full" of "pressure.io.some", Percent, Pressure,
-        "Share of the time in which all tasks that were not idle stood still for I/O.";
+        "Share of the time in which all non-idle tasks were stalled on I/O.";
     PRESSURE_IRQ_FULL = "pressure.irq.full", Percent, Pressure,
-        "Share of the time in which all tasks that were not idle stood still for interrupts.";
+        "Share of the time in which all non-idle tasks were stalled on interrupts.";
 }
 
 catalogue! {
@@ -140,7 +140,7 @@ catalogue! {
     BLOCK_ERRORS = "block.errors", Requests, Block, "Block requests that completed with an error.";
     BLOCK_QUEUED = "block.queued", Percent, Block,
         "Share of the block requests that waited in a queue of the kernel before they were issued.";
-    BLOCK_TOLD_APART = "block.told_apart", Percent, Block, "Share of the bytes whose owner is known.";
+    BLOCK_TOLD_APART = "block.told_apart", Percent, Block, "Share of the bytes that is attributed to owners.";
     BLOCK_UTILIZATION = "block.utilization", Percent, Block,
         "Share of the time in which a disk had a request in flight (%util of iostat), as the kernel accounts it, in ticks.";
     BLOCK_QUEUE_DEPTH = "block.queue_depth", Requests, Block,
@@ -150,9 +150,9 @@ catalogue! {
     BLOCK_QUEUE = "block.queue", Ns, BlockQueue,
         "Time that a block request waited in a queue of the kernel before it was issued: mean, quantiles and maximum.";
     BLOCK_READ_BW = "block.read_bw", MegabytesPerSecond, Block,
-        "Bytes that an owner's block requests read, of all disks together that are made of no others.";
+        "Bytes that an owner's block requests read, of all lowest-level disks together.";
     BLOCK_WRITE_BW = "block.write_bw", MegabytesPerSecond, Block,
-        "Bytes that an owner's block requests wrote, of all disks together that are made of no others.";
+        "Bytes that an owner's block requests wrote, of all lowest-level disks together.";
     BLOCK_READ_LATENCY = "block.read_latency", Ns, BlockLatency,
         "Latency of an owner's reads at all those disks: mean, quantiles and maximum.";
     BLOCK_WRITE_LATENCY = "block.write_latency", Ns, BlockLatency,
@@ -163,18 +163,18 @@ catalogue! {
     NET_TCP = "net.tcp" of "net.bandwidth", MegabytesPerSecond, Network, "Bytes of TCP packets.";
     NET_UDP = "net.udp" of "net.bandwidth", MegabytesPerSecond, Network, "Bytes of UDP packets.";
     NET_OTHER = "net.other" of "net.bandwidth", MegabytesPerSecond, Network, "Bytes of packets that are neither TCP nor UDP.";
-    NET_TOLD_APART = "net.told_apart", Percent, Network, "Share of the bytes whose owner is known.";
+    NET_TOLD_APART = "net.told_apart", Percent, Network, "Share of the bytes that is attributed to owners.";
     NET_ERRORS = "net.errors", Packets, Network, "Packets of an interface with an error, as the kernel counts them.";
-    NET_DROPS = "net.drops", Packets, Network, "Packets that the kernel or the interface threw away, as the kernel counts them.";
-    NET_DROP_SHARE = "net.drop_share" of "net.drops", Percent, Network, "Share of the packets that were thrown away.";
-    NET_RETRANSMITTED = "net.tcp_retransmitted", Segments, Network, "TCP segments that were sent again, of all interfaces together.";
+    NET_DROPS = "net.drops", Packets, Network, "Packets that the kernel or the interface dropped, as the kernel counts them.";
+    NET_DROP_SHARE = "net.drop_share" of "net.drops", Percent, Network, "Share of the packets that were dropped.";
+    NET_RETRANSMITTED = "net.tcp_retransmitted", Segments, Network, "TCP segments that were retransmitted, of all interfaces together.";
     NET_RETRANSMITTED_SHARE = "net.tcp_retransmitted_share" of "net.tcp_retransmitted", Percent, Network,
-        "Share of the TCP segments sent that were sent again.";
+        "Share of the TCP segments sent that were retransmissions.";
     NET_LISTEN_DROPS = "net.tcp_listen_drops", Connections, Network, "TCP connections that a listening socket had no room for.";
     NET_RECEIVE_BW = "net.receive_bw", MegabytesPerSecond, Network,
-        "Bytes of packets that an owner received through all interfaces together that stand on no others.";
+        "Bytes of packets that an owner received through all lowest-level interfaces together.";
     NET_SEND_BW = "net.send_bw", MegabytesPerSecond, Network,
-        "Bytes of packets that an owner sent through all interfaces together that stand on no others.";
+        "Bytes of packets that an owner sent through all lowest-level interfaces together.";
     DRAM_CPU_TOTAL_BW = "dram.cpu_total_bw", MegabytesPerSecond, Memory,
         "Bytes between the last-level cache and memory that cores asked for, as resctrl counts them for a group of threads.";
     DRAM_CPU_LOCAL_BW = "dram.cpu_local_bw" of "dram.cpu_total_bw", MegabytesPerSecond, Memory,
@@ -184,7 +184,7 @@ catalogue! {
 }
 
 catalogue! {
-    /// Metrics of uncore PMUs. Which of them a platform has, and by what formula, its table says.
+    /// Metrics of uncore PMUs. A platform's table says which of them it has, and by what formula.
     UNCORE;
     PCIE_INBOUND_READ_BW = "pcie.inbound_read_bw", MegabytesPerSecond, Pcie, "Bytes that devices read from memory (DMA reads).";
     PCIE_INBOUND_READ_BW_REMOTE = "pcie.inbound_read_bw.remote" of "pcie.inbound_read_bw", MegabytesPerSecond, Pcie,

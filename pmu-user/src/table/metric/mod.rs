@@ -1,6 +1,7 @@
-//! The catalogue: every metric of every source, declared once. A name, once given, is never used for anything else.
+//! Catalogue of metrics: every metric of every source, declared once. A name, once given, is never used for
+//! anything else.
 //!
-//! Metrics of a CPU model's own formulas (Top-Down) are its table's ([`super::model`]); all others are here.
+//! Metrics of a CPU model's own formulas (Top-Down) are in its table ([`super::model`]). All others are here.
 
 use crate::named::named;
 
@@ -9,36 +10,36 @@ mod catalogue;
 pub use self::catalogue::*;
 use super::unit::Unit;
 
-/// A metric.
+/// Metric of the catalogue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metric {
-    /// Its name in every output.
+    /// Name in every output.
     pub name: &'static str,
-    /// What it counts.
+    /// Unit of its value.
     pub unit: Unit,
-    /// What it is shown with.
+    /// Family with which it is shown.
     pub family: Family,
-    /// Name of the metric that it is a part, or another reading, of.
+    /// Name of the metric of which it is a part, or another reading.
     pub parent: Option<&'static str>,
-    /// What it says, in one sentence.
+    /// Description in one sentence.
     pub says: &'static str,
 }
 
-/// What the numbers of several intervals are together.
+/// Combination of the values of several intervals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Adds {
-    /// Their sum.
+    /// Sum of the values.
     Sum,
-    /// The sum of each times its interval: of a rate what happened, of a share of the time that time.
+    /// Sum of each value times its interval: the occurrences for a rate, the time for a share of the time.
     Rate,
-    /// A distribution of the values of all.
+    /// Distribution of the values of all.
     Distribution,
-    /// No number: each says how it is then.
+    /// No combination: each value is the state at its time.
     State,
 }
 
 impl Metric {
-    /// What its numbers of several intervals are together.
+    /// Returns the combination of its values of several intervals.
     #[must_use]
     pub fn adds(&self) -> Adds {
         let is = |metric: Metric| *self == metric;
@@ -84,7 +85,7 @@ named! {
         OffCpu = "off_cpu", "What tasks wait for.";
         Interrupts = "interrupts", "Interrupt handlers that have a CPU.";
         Limits = "limits", "Limits of cgroups.";
-        Pressure = "pressure", "Standing still for want of a resource (PSI).";
+        Pressure = "pressure", "Pressure stall information (PSI).";
         Pcie = "pcie", "Root ports and what is behind them.";
         Link = "link", "PCIe links.";
         Ddio = "ddio", "Devices and the last-level cache.";
@@ -123,16 +124,16 @@ impl Family {
     /// Families of block requests and packets.
     pub const TRAFFIC: [Self; 4] = [Self::Block, Self::BlockLatency, Self::BlockQueue, Self::Network];
 
-    /// The family of a metric by its name; `None` of a name that says nothing.
+    /// Returns the family of a metric by its name; `None` for a name that indicates none.
     pub fn of(name: &str) -> Option<Self> {
         let prefix = name.split('.').next()?;
-        // As one of a user's own table.
+        // For a metric of a user's own table.
         let by_prefix = || Self::IO.into_iter().find(|family| family.name() == prefix);
         find(name).map(|metric| metric.family).or_else(by_prefix)
     }
 }
 
-/// Metrics of the catalogue that runs of tasks have.
+/// Returns the metrics of the catalogue that runs of tasks have.
 pub fn of_tasks() -> impl Iterator<Item = &'static Metric> {
     TASKS
         .iter()
@@ -144,23 +145,23 @@ pub fn of_tasks() -> impl Iterator<Item = &'static Metric> {
         .chain(&PRESSURE)
 }
 
-/// All metrics of the catalogue.
+/// Returns all metrics of the catalogue.
 pub fn all() -> impl Iterator<Item = &'static Metric> {
     of_tasks().chain(&TRAFFIC).chain(&UNCORE)
 }
 
-/// Names of the parts of a distribution, which stand behind its name: `block.latency.p99`.
+/// Names of the parts of a distribution, which are appended to its name: `block.latency.p99`.
 pub const PARTS: [&str; 6] = ["mean", "p50", "p90", "p99", "p99.9", "max"];
 
 /// Metrics of I/O that are distributions.
 pub const LATENCIES: [&str; 4] =
     [BLOCK_LATENCY.name, BLOCK_QUEUE.name, BLOCK_READ_LATENCY.name, BLOCK_WRITE_LATENCY.name];
 
-/// What an owner moved, of all devices together: metrics that stand in one row beside what its tasks did.
+/// Traffic of an owner on all devices together: metrics in one row with those of its tasks.
 pub const OF_OWNERS: [Metric; 6] =
     [BLOCK_READ_BW, BLOCK_READ_LATENCY, BLOCK_WRITE_BW, BLOCK_WRITE_LATENCY, NET_RECEIVE_BW, NET_SEND_BW];
 
-/// The metric of this name, or of which this is a part.
+/// Returns the metric of this name, or the one of which it names a part.
 pub fn find(name: &str) -> Option<&'static Metric> {
     let is_part_of = |whole: &&&str| name.strip_prefix(**whole).is_some_and(|part| part.starts_with('.'));
     let whole = LATENCIES.iter().find(is_part_of).unwrap_or(&name);

@@ -1,11 +1,12 @@
-//! The tables that are built in, and which of them is this machine's.
+//! Built-in tables, and the choice of this machine's.
 //!
-//! Of a hybrid the cores of each kind have a table, `alderlake/cpu_atom`: `/` and their PMU stand behind its patterns and identities, too.
+//! The cores of each kind of a hybrid have a table, such as `alderlake/cpu_atom`. Its patterns and identities
+//! end in `/` and the PMU as well.
 //!
-//! A pattern for CPUs has the parts of an identity ([`crate::machine::cpu::identity`]) between `-`, the last of four left out if it does
-//! not matter. The third and fourth part may be a list with ranges of hexadecimal numbers, both ends included:
-//! `AuthenticAMD-19-10..1F,60..AF`, `Arm-41-d49-3..FF`. The fourth may be a set of digits, as perfmon writes steppings:
-//! `GenuineIntel-6-55-[01234]`.
+//! A pattern for CPUs has the parts of an identity ([`crate::machine::cpu::identity`]) between `-`. The last
+//! of four is left out if it does not matter. The third and fourth part may be a list with ranges of
+//! hexadecimal numbers, both ends included: `AuthenticAMD-19-10..1F,60..AF`, `Arm-41-d49-3..FF`. The fourth
+//! may be a set of digits, as perfmon writes steppings: `GenuineIntel-6-55-[01234]`.
 
 use std::{
     io::{self, Read as _},
@@ -20,20 +21,20 @@ use crate::{
     table::perfmon::{self, PerfmonError},
 };
 
-/// A table as the build packs it: a run reads one of two megabytes of them.
+/// Table as the build packs it: a run reads one of two megabytes of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Packed {
-    /// Patterns of the CPUs that it is of.
+    /// Patterns of the CPUs that it serves.
     cpus: &'static str,
     deflated: &'static [u8],
 }
 
 impl Packed {
-    /// Its text.
+    /// Returns the text of the table.
     ///
     /// # Errors
     ///
-    /// It is none that the build has packed.
+    /// The data was not packed by the build.
     pub fn text(&self) -> io::Result<String> {
         let mut text = String::new();
         DeflateDecoder::new(self.deflated).read_to_string(&mut text).map(|_| text)
@@ -43,7 +44,7 @@ impl Packed {
 macro_rules! known {
     ($($name:literal),*) => {
         /// Built-in tables by model.
-        // Not a `const`: what two parts of the crate name would be in the binary twice.
+        // Not a `const`: one that two parts of the crate use would be in the binary twice.
         pub static KNOWN: &[(&str, Packed)] = &[$(($name, Packed {
             cpus: include_str!(concat!(env!("OUT_DIR"), "/", $name, ".cpus")),
             deflated: include_bytes!(concat!(env!("OUT_DIR"), "/", $name, ".deflate")),
@@ -99,21 +100,21 @@ known!(
     "zen5"
 );
 
-/// Why there is no table.
+/// Reason why there is no table.
 #[derive(Debug, thiserror::Error)]
 pub enum FindError {
     /// No table has that name.
     #[error("no CPU model is called `{name}`{} (known: {})", did_you_mean(.near), known_names())]
     NoModel {
-        /// What was asked for.
+        /// Name that was requested.
         name: String,
-        /// The nearest names.
+        /// Names that are nearest to it.
         near: Vec<String>,
     },
     /// A built-in table is broken.
     #[error("the table of {0} is broken: {1}")]
     Broken(&'static str, TextError),
-    /// The user's directory.
+    /// The user's directory cannot be used.
     #[error(transparent)]
     Perfmon(#[from] PerfmonError),
 }
@@ -122,10 +123,11 @@ fn known_names() -> String {
     KNOWN.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
 }
 
-/// Tables of events that the kernel has names for, which no directory has, each with an event without which it says nothing.
+/// Tables of events that the kernel names, which no directory has. Each comes with an event without which it
+/// says nothing.
 pub const GENERIC: [(&str, &str); 2] = [("generic", "cpu-cycles"), ("generic-arm", "cpu_cycles")];
 
-/// The model called `name`, in any case: from the user's perfmon directory if there is one, else built in.
+/// Returns the model `name`, in any case: from the user's perfmon directory if there is one, else built in.
 ///
 /// # Errors
 ///
@@ -148,8 +150,9 @@ pub fn load(name: &str, folder: Option<&Path>) -> Result<Model, FindError> {
     }
 }
 
-/// Name of the built-in model for a CPU that identifies itself as `identity`, as `GenuineIntel-6-6A-4`
-/// ([`crate::machine::cpu::identity`]); for cores of a hybrid with their PMU, as `GenuineIntel-6-97-2/cpu_atom`.
+/// Returns the name of the built-in model for a CPU with this identity, such as `GenuineIntel-6-6A-4`
+/// ([`crate::machine::cpu::identity`]). The identity of a hybrid's cores includes their PMU, such as
+/// `GenuineIntel-6-97-2/cpu_atom`.
 pub fn for_machine(identity: &str) -> Option<&'static str> {
     KNOWN.iter().find_map(|(name, packed)| {
         let mut patterns = packed.cpus.split_whitespace();
@@ -157,7 +160,7 @@ pub fn for_machine(identity: &str) -> Option<&'static str> {
     })
 }
 
-/// Name of the model in a perfmon directory for a CPU that identifies itself as `identity`.
+/// Returns the name of the model in a perfmon directory for a CPU with this identity.
 ///
 /// # Errors
 ///
@@ -168,7 +171,7 @@ pub fn of_folder(folder: &Path, identity: &str) -> Result<Option<String>, FindEr
     Ok(mine.map(|files| files.name))
 }
 
-/// Does the CPU that identifies itself as `identity` belong to `pattern`? Cores of one PMU are not a CPU as a whole.
+/// Returns whether the CPU with this identity matches `pattern`. Cores of one PMU are not a CPU as a whole.
 pub fn matches(pattern: &str, identity: &str) -> bool {
     let ((pattern, pmu), (identity, own)) = (without_pmu(pattern), without_pmu(identity));
     if pmu != own {
@@ -184,7 +187,7 @@ pub fn matches(pattern: &str, identity: &str) -> bool {
     part(0, plain) && part(1, plain) && part(2, is_listed) && (pattern.len() == 3 || part(3, is_stepping))
 }
 
-/// A pattern or identity of a CPU, and the PMU of those of its cores that it is of, if these are not all.
+/// Splits a pattern or identity of a CPU from the PMU of the cores to which it is restricted, if it is.
 fn without_pmu(text: &str) -> (&str, Option<&str>) {
     match text.split_once('/') {
         Some((cpu, pmu)) => (cpu, Some(pmu)),
@@ -192,7 +195,7 @@ fn without_pmu(text: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// Is `one` in a list of numbers and ranges?
+/// Returns whether `one` is in a list of numbers and ranges.
 fn is_listed(list: &str, one: &str) -> bool {
     let number = |text: &str| u32::from_str_radix(text, 16).ok();
     list.split(',').any(|item| match item.split_once("..") {
@@ -241,7 +244,7 @@ mod tests {
     #[test]
     fn a_cpu_without_a_table_finds_none() {
         assert_eq!(for_machine("GenuineIntel-6-1-1"), None);
-        // A family to come, and small cores that are in no sheet.
+        // A future family, and small cores that are in no sheet.
         assert_eq!(for_machine("AuthenticAMD-1B-1-0"), None);
         assert_eq!(for_machine("GenuineIntel-6-CC-2/cpu_atom"), None);
     }
@@ -252,7 +255,7 @@ mod tests {
         assert_eq!(for_machine("GenuineIntel-6-97-2/cpu_atom"), Some("alderlake/cpu_atom"));
         assert_eq!(for_machine("GenuineIntel-6-C5-2/cpu_lowpower"), Some("arrowlake/cpu_lowpower"));
         assert_eq!(for_machine("GenuineIntel-6-C6-2/cpu_lowpower"), None);
-        // Its small cores are switched off, or it has no others.
+        // Small cores are switched off, or the CPU has no others.
         assert_eq!(for_machine("GenuineIntel-6-97-2"), Some("alderlake/cpu_core"));
         assert_eq!(for_machine("GenuineIntel-6-BE-0"), Some("alderlake/cpu_atom"));
     }

@@ -1,10 +1,10 @@
-//! What the built-in tables cover: of which CPUs, how deep, and how each was checked.
+//! Coverage of the built-in tables: their CPUs, their depth, and the checks of each.
 
 use super::{FindError, KNOWN, Model, TaskForms, load};
 use crate::{machine::topology::Smt, named::named};
 
 named! {
-    /// How a table was checked.
+    /// Check that a table has passed.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     pub enum Check {
         Formulas = "formulas", "Every metric, of made counts, equals that of its source.";
@@ -15,11 +15,11 @@ named! {
 
 use Check::{Counts, Formulas, Simulated};
 
-/// What a built-in table is of.
+/// Facts about a built-in table.
 #[derive(Clone, Copy, Debug)]
 struct Facts {
     model: &'static str,
-    /// The CPUs, as their maker sells them.
+    /// CPUs, as their vendor sells them.
     product: &'static str,
     checks: &'static [Check],
 }
@@ -28,7 +28,7 @@ const fn facts(model: &'static str, product: &'static str, checks: &'static [Che
     Facts { model, product, checks }
 }
 
-/// All of them, in the order of their makers and years.
+/// Facts about all tables, in the order of vendors and years.
 const ALL: [Facts; 45] = [
     facts("haswell", "Core 4th generation", &[Formulas, Simulated]),
     facts("broadwell", "Core 5th generation", &[Formulas]),
@@ -85,32 +85,32 @@ const ALL: [Facts; 45] = [
     facts("generic-arm", "Arm CPUs without a table: what the kernel has names for", &[]),
 ];
 
-/// What a built-in table covers.
+/// Coverage of a built-in table.
 #[derive(Clone, Debug)]
 pub struct Coverage {
-    /// The model's name, as `--cpu-model` takes it.
+    /// Name of the model, as `--cpu-model` takes it.
     pub model: &'static str,
-    /// The CPUs, as their maker sells them.
+    /// CPUs, as their vendor sells them.
     pub product: &'static str,
-    /// Patterns of what they identify themselves as.
+    /// Patterns of the identities of these CPUs.
     pub cpus: Vec<String>,
     /// Events of its cores and of its uncore PMUs.
     pub events: usize,
-    /// Metrics.
+    /// Number of metrics.
     pub metrics: usize,
-    /// Those of them that hold for a task or a cgroup, where cores run two threads.
+    /// Metrics that apply to a task or a cgroup, where cores run two threads.
     pub metrics_of_owners: usize,
-    /// The deepest level of its Top-Down tree; 0 without one.
+    /// Deepest level of its Top-Down tree; 0 without one.
     pub levels: u32,
-    /// How it was checked.
+    /// Checks that it has passed.
     pub checks: &'static [Check],
     /// Version of its formulas.
     pub formulas: String,
-    /// Where it comes from.
+    /// Source of the table.
     pub source: String,
 }
 
-/// What every built-in table covers.
+/// Returns the coverage of every built-in table.
 ///
 /// # Errors
 ///
@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(ALL.len(), told.len());
     }
 
-    /// Of some models a share of the first level has no parts, and of some none has.
+    /// In some models a share of the first level has no parts, and in some none has.
     #[test]
     fn the_first_level_of_every_tree_is_measured_without_being_named() {
         for facts in ALL {

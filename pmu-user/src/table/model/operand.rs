@@ -1,48 +1,49 @@
-//! An operand of a formula, `IDQ.MITE_UOPS:c4`, → how it is encoded: the event's terms, changed by its modifiers; and what its count holds
-//! for, if a CPU counts it while a task runs there: the task, or others as well.
+//! Encoding of a formula's operand, `IDQ.MITE_UOPS:c4`: the event's terms, changed by its modifiers. Also the
+//! scope of its count, if a CPU counts it while a task runs there: the task, or others as well.
 //!
-//! A CPU is one of the hardware threads of a core. What a core or a socket counts for all of them is no task's, however long it ran.
+//! A CPU is one of the hardware threads of a core. A count of a core or a socket for all of them belongs to
+//! no task, however long it ran.
 
 use super::{Counters, Model, ModelEvent};
 
-/// In which modes an operand counts.
+/// Modes in which an operand counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Modes {
-    /// All.
+    /// Any mode of the CPU.
     All,
-    /// Only in user mode.
+    /// User mode only.
     User,
-    /// Only in the kernel.
+    /// Kernel mode only.
     Kernel,
 }
 
-/// How an operand is counted.
+/// Encoding of an operand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Encoding {
-    /// What counts it: `core`, or a kind of uncore PMU.
+    /// Unit that counts it: `core`, or a kind of uncore PMU.
     pub unit: String,
     /// Terms in perf's event syntax, without a PMU.
     pub terms: String,
     /// Counters that can count it.
     pub counters: Counters,
-    /// When it counts.
+    /// Modes in which it counts.
     pub modes: Modes,
 }
 
-/// An operand that cannot be counted.
+/// Error for an operand that cannot be counted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OperandError {
-    /// No such event.
+    /// No such event exists.
     #[error("the table has no event `{0}`")]
     NoEvent(String),
-    /// A modifier that means nothing to us.
+    /// A modifier is unknown.
     #[error("`{0}` has an unknown modifier `{1}`")]
     Modifier(String, String),
 }
 
 impl Model {
-    /// How `operand` is counted. The latency of a retired instruction (`:retire_latency`) is encoded like its event; no
-    /// counter holds it.
+    /// Returns the encoding of `operand`. The latency of a retired instruction (`:retire_latency`) is encoded
+    /// like its event, but no counter holds it.
     ///
     /// # Errors
     ///
@@ -71,7 +72,7 @@ impl Encoding {
         match modifier {
             "SUP" | "sup" => self.modes = Modes::Kernel,
             "USER" => self.modes = Modes::User,
-            // How a count is summed or where it comes from, not what is counted.
+            // These say how a count is summed or where it comes from, not what is counted.
             "percore" | "one_unit" | "perf_metrics" | "retire_latency" => {}
             _ => {
                 if let Some(value) = modifier.strip_prefix("ocr_msr_val=") {
@@ -104,7 +105,7 @@ impl Encoding {
         Some(())
     }
 
-    /// Replaces a term or adds it.
+    /// Replaces or adds a term.
     fn set(&mut self, name: &str, value: &str) {
         let prefix = format!("{name}=");
         let others = self.terms.split(',').filter(|term| !term.starts_with(&prefix) && !term.is_empty());
@@ -114,27 +115,29 @@ impl Encoding {
     }
 }
 
-/// Whose doing a count is.
+/// Scope that a count covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CountScope {
-    /// Of what runs on the CPU that counts.
+    /// The thread that runs on the CPU that counts.
     Thread,
-    /// Of every thread of that CPU's core. Where a core runs one, that is the same.
+    /// Every thread of that CPU's core. Where a core runs one, that is the same.
     Core,
-    /// Of a socket, or of more.
+    /// A socket, or more than one.
     Socket,
 }
 
-/// Events of Intel's cores that count for both threads without saying so in their encoding: those of execution by name
-/// (“from any thread on the physical core”), what core and uncore share, and the core's licences of power.
+/// Events of Intel's cores that count for both threads without a sign of it in their encoding. They are those
+/// of execution by name (“from any thread on the physical core”), what core and uncore share, and the core's
+/// licences of power.
 const OF_CORES: [&str; 4] =
     ["UOPS_EXECUTED.CORE", "OFFCORE_REQUESTS_BUFFER.", "CORE_POWER.", "CORE_SNOOP_RESPONSE."];
 
-/// The bit of an encoding that makes a thread count for its core (Intel SDM, IA32_PERFEVTSELx.AnyThread).
+/// Bit of an encoding that makes a thread count for its core (Intel SDM, IA32_PERFEVTSELx.AnyThread).
 const ANY_THREAD: &str = "any=1";
 
 impl Model {
-    /// Whose doing the count of `operand` is. One that the table does not encode is nobody's, and counts as a thread's.
+    /// Returns the scope of the count of `operand`. One that the table does not encode has no scope, and
+    /// counts as a thread's.
     pub fn scope(&self, operand: &str) -> CountScope {
         let Ok(encoding) = self.encoding(operand) else { return CountScope::Thread };
         if encoding.unit != "core" {
@@ -149,7 +152,7 @@ impl Model {
         }
     }
 
-    /// The operand that counts for one thread what `operand` counts for its core. `None` if there is none.
+    /// Returns the operand that counts for one thread what `operand` counts for its core; `None` without one.
     pub(super) fn of_thread(&self, operand: &str) -> Option<String> {
         let (name, modifiers) = match operand.split_once(':') {
             Some((name, modifiers)) => (name, format!(":{modifiers}")),
@@ -170,7 +173,7 @@ impl Model {
     }
 }
 
-/// Is `operand` a sum over the threads of a core, which no single CPU counts?
+/// Returns whether `operand` is a sum over the threads of a core, which no single CPU counts.
 pub fn adds_up_threads(operand: &str) -> bool {
     operand.split(':').skip(1).any(|modifier| modifier == "percore")
 }

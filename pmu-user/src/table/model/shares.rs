@@ -1,37 +1,41 @@
-//! A model's formulas where the hypervisor hides the register of Top-Down's shares (x86: `PERF_METRICS`): general counters count the same.
+//! Formulas of a model where the hypervisor hides the register of Top-Down's shares (x86: `PERF_METRICS`):
+//! general counters count the same.
 //!
-//! Slots that were used and slots that were lost have events of their own (`UOPS_RETIRED.SLOTS`, `IDQ_BUBBLES.CORE`,
-//! `TOPDOWN.BACKEND_BOUND_SLOTS`), which is how formulas were before the register (pmu-tools has both, `topdown_use_fixed`); what is
-//! left of all slots went to wrong guesses. Of the second level heavy operations have no such event.
+//! Slots that were used and slots that were lost have separate events (`UOPS_RETIRED.SLOTS`,
+//! `IDQ_BUBBLES.CORE`, `TOPDOWN.BACKEND_BOUND_SLOTS`). Formulas used these before the register existed
+//! (pmu-tools has both, `topdown_use_fixed`). The rest of all slots was lost to wrong guesses. Heavy
+//! operations of the second level have no such event.
 
 use super::{Counters, Model};
 use crate::table::formula::{Binary, Expr};
 
-/// The shares of the first level and what counts their slots, the first that a model has.
+/// Shares of the first level, and the events that count their slots, of which the first that a model has is
+/// used.
 const RETIRING: (&str, &[&str]) = ("PERF_METRICS.RETIRING", &["UOPS_RETIRED.SLOTS"]);
 const FRONTEND: (&str, &[&str]) =
     ("PERF_METRICS.FRONTEND_BOUND", &["IDQ_BUBBLES.CORE", "IDQ_UOPS_NOT_DELIVERED.CORE"]);
 const BACKEND: (&str, &[&str]) = ("PERF_METRICS.BACKEND_BOUND", &["TOPDOWN.BACKEND_BOUND_SLOTS"]);
 const SLOTS: (&str, &[&str]) = ("TOPDOWN.SLOTS", &["TOPDOWN.SLOTS_P"]);
 const BAD_SPECULATION: &str = "PERF_METRICS.BAD_SPECULATION";
-/// Those of the second level, likewise.
+/// Shares of the second level, likewise.
 const SECOND: [(&str, &[&str]); 2] = [
     ("PERF_METRICS.MEMORY_BOUND", &["TOPDOWN.MEMORY_BOUND_SLOTS"]),
     ("PERF_METRICS.BRANCH_MISPREDICTS", &["TOPDOWN.BR_MISPREDICT_SLOTS"]),
 ];
-/// Cycles without a micro-operation: as many slots each as the threshold of the event says.
+/// Cycles without a micro-operation: each has as many slots as the threshold of the event.
 const FETCH_LATENCY: (&str, &[&str]) = (
     "PERF_METRICS.FETCH_LATENCY",
     &["IDQ_BUBBLES.CYCLES_0_UOPS_DELIV.CORE", "IDQ_UOPS_NOT_DELIVERED.CYCLES_0_UOPS_DELIV.CORE"],
 );
 
 impl Model {
-    /// Are any of its events shares that the hardware derives from slots?
+    /// Returns whether any of its events is a share that the hardware derives from slots.
     pub fn has_shares(&self) -> bool {
         self.events.iter().any(|event| event.counters == Counters::Share)
     }
 
-    /// The model with formulas of events in the place of shares. One whose events do not suffice stays as it is.
+    /// Returns the model with formulas of events in place of shares. A model without sufficient events stays
+    /// as it is.
     #[must_use]
     pub fn without_shares(mut self) -> Self {
         let Some(instead) = self.instead_of_shares() else { return self };
@@ -43,7 +47,7 @@ impl Model {
         self
     }
 
-    /// By operand: the expression that stands for it.
+    /// Returns the expression that replaces each operand, by operand.
     fn instead_of_shares(&mut self) -> Option<Vec<Option<Expr>>> {
         let [retiring, frontend, backend, slots] =
             [RETIRING, FRONTEND, BACKEND, SLOTS].map(|(_, names)| self.counted_by(names));
@@ -64,7 +68,7 @@ impl Model {
         if let (Some(width), Some(cycles)) = (width, self.counted_by(FETCH_LATENCY.1)) {
             all.push((FETCH_LATENCY.0, Expr::binary(Binary::Multiply, Expr::Number(width), cycles)));
         }
-        // `TOPDOWN.SLOTS:percore` is a sum of both threads, and no share.
+        // `TOPDOWN.SLOTS:percore` is a sum of both threads, and not a share.
         let of = |operand: &String| {
             let name = operand.strip_suffix(":perf_metrics").unwrap_or(operand);
             all.iter().find(|(share, _)| *share == name).map(|(_, expr)| expr.clone())
@@ -72,13 +76,13 @@ impl Model {
         Some(self.operands.iter().map(of).collect())
     }
 
-    /// The operand of the first of these events that the model has.
+    /// Returns the operand of the first of these events that the model has.
     fn counted_by(&mut self, names: &[&str]) -> Option<Expr> {
         let name = names.iter().find(|name| self.event(name).is_some())?;
         Some(self.intern(name))
     }
 
-    /// The threshold of an event that counts cycles with so many of something.
+    /// Returns the threshold of an event that counts cycles with at least this many occurrences.
     fn threshold_of(&self, name: &str) -> Option<f64> {
         let event = self.event(name)?;
         event.terms.split(',').find_map(|term| term.strip_prefix("cmask=")?.parse().ok())
@@ -100,7 +104,7 @@ fn replaced(expr: &Expr, instead: &[Option<Expr>]) -> Expr {
 mod tests {
     use crate::table::model::{Counters, KNOWN, load};
 
-    /// Metrics of a model that still need a share.
+    /// Returns the metrics of a model that still need a share.
     fn with_shares(name: &str) -> Vec<String> {
         let model = load(name, None).unwrap().without_shares();
         let needs_share = |metric: &u32| {

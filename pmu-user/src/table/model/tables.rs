@@ -1,4 +1,4 @@
-//! The tables of a host: one for each core PMU, since where cores differ an event is encoded by the kind of core.
+//! Tables of a host: one for each core PMU, since where cores differ an event is encoded by the kind of core.
 
 use super::{Model, ModelEvent};
 
@@ -7,34 +7,34 @@ use super::{Model, ModelEvent};
 pub struct Tables(Vec<(Option<String>, Model)>);
 
 impl Tables {
-    /// One table for whatever core PMU there is.
+    /// Returns one table for any core PMU.
     pub fn of_any(model: Model) -> Self {
         Self(vec![(None, model)])
     }
 
-    /// The table of the core PMU `pmu`.
+    /// Returns the table of the core PMU `pmu`.
     pub fn of(&self, pmu: &str) -> Option<&Model> {
         let is_its = |(of, _): &&(Option<String>, Model)| of.as_deref().is_none_or(|of| of == pmu);
         self.0.iter().find(is_its).map(|(_, model)| model)
     }
 
-    /// Each with the core PMU that it is of; without one, of any.
+    /// Returns each table with its core PMU; `None` if it applies to any.
     pub fn iter(&self) -> impl Iterator<Item = (Option<&str>, &Model)> {
         self.0.iter().map(|(pmu, model)| (pmu.as_deref(), model))
     }
 
-    /// Models, each once.
+    /// Returns the models, each once.
     pub fn models(&self) -> impl Iterator<Item = &Model> {
         let is_first = |at: usize| self.0[..at].iter().all(|(_, before)| before.name != self.0[at].1.name);
         self.0.iter().enumerate().filter(move |(at, _)| is_first(*at)).map(|(_, (_, model))| model)
     }
 
-    /// The event of that name, in any case, in whichever table has it.
+    /// Returns the event of that name, in any case, from the first table that has it.
     pub fn event(&self, name: &str) -> Option<&ModelEvent> {
         self.0.iter().find_map(|(_, model)| model.event(name))
     }
 
-    /// Is there none?
+    /// Returns whether the list is empty.
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

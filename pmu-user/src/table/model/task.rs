@@ -1,17 +1,19 @@
-//! A model's formulas → those that hold for a task or a cgroup, whose counts are of the times when it ran.
+//! Forms of a model's formulas for a task or a cgroup, with counts of the times when it ran.
 //!
-//! Intel's formulas halve what both threads of a core count (`CPU_CLK_UNHALTED.THREAD_ANY / 2`), which is right for the sum of
-//! two CPUs that always count, idle or not. A task's counters run only while it does: halved, a task that is alone on its core
-//! has half as many slots as it filled, and its tree says that 119.8 % of them retired. What is its own of a core's cycles is
-//! half of those that both threads were active in, and all of those that only its own was:
+//! Intel's formulas halve what both threads of a core count (`CPU_CLK_UNHALTED.THREAD_ANY / 2`). This is
+//! right for the sum of two CPUs that always count, idle or not. A task's counters run only while it does.
+//! Halved, a task that is alone on its core has half as many slots as it filled, and its tree says that 119.8
+//! % of them retired. A task's part of a core's cycles is half of those in which both threads were active,
+//! and all of those in which only its own was:
 //!
 //! ```text
 //! THREAD / 2 * (1 + ONE_THREAD_ACTIVE / REF_XCLK)
 //! ```
 //!
-//! as perf has it for tasks (`tma_info_core_core_clks` of its Skylake and Cascade Lake servers, v6.12), and so of every other
-//! count of a core's cycles, with the thread's own event in its place: a task that is alone, and two that do the same, get what
-//! the formula for the core says. From Ice Lake on `CPU_CLK_UNHALTED.DISTRIBUTED` counts a thread's own part of the cycles.
+//! This is perf's form for tasks (`tma_info_core_core_clks` of its Skylake and Cascade Lake servers, v6.12).
+//! It holds for every other count of a core's cycles, with the thread's own event in its place. A task that
+//! is alone, and two that do the same, get the result of the formula for the core. From Ice Lake on
+//! `CPU_CLK_UNHALTED.DISTRIBUTED` counts a thread's own part of the cycles.
 
 use super::{CountScope, Model, operand::adds_up_threads};
 use crate::{
@@ -19,20 +21,21 @@ use crate::{
     table::formula::{Binary, Expr},
 };
 
-/// What formulas call it whether cores run two threads.
+/// Constant in formulas for whether cores run two threads.
 const TWO_THREADS: &str = "HYPERTHREADING_ON";
 
-/// A model whose formulas hold for tasks, as far as there are such.
+/// Model with formulas that hold for tasks, as far as there are such.
 #[derive(Clone, Debug)]
 pub struct TaskForms {
-    /// The model. New operands stand at the end of its list.
+    /// Model with these formulas. New operands are at the end of its list.
     pub model: Model,
-    /// By metric: why it is no task's, but only what everyone together did. `None` if it holds for tasks.
+    /// Reason why each metric is not a task's, but only that of all owners together. `None` if it holds for
+    /// tasks.
     pub shared: Vec<Option<String>>,
 }
 
 impl TaskForms {
-    /// The forms of `model` for tasks on a machine whose cores run two threads, or one.
+    /// Returns the forms of `model` for tasks on a machine with cores that run two threads, or one.
     pub fn new(mut model: Model, smt: Smt) -> Self {
         let mut metrics = std::mem::take(&mut model.metrics);
         let part = match smt {
@@ -50,13 +53,13 @@ impl TaskForms {
         Self { model, shared }
     }
 
-    /// Why a metric is no task's; `None` if it is.
+    /// Returns the reason why a metric is not a task's; `None` if it is.
     pub fn why_shared(&self, metric: u32) -> Option<&str> {
         self.shared.get(metric as usize)?.as_deref()
     }
 }
 
-/// Why a metric of a model for tasks is none of theirs.
+/// Returns the reason why a metric of a model for tasks is not theirs.
 fn shared(model: &Model, metric: u32, smt: Smt) -> Option<String> {
     model.operands_of(metric).into_iter().find_map(|operand| {
         let operand = model.operands.get(operand as usize)?;
@@ -71,14 +74,14 @@ fn shared(model: &Model, metric: u32, smt: Smt) -> Option<String> {
             }
             CountScope::Socket => {
                 let unit = model.encoding(operand).map_or_else(|_| "?".to_owned(), |encoding| encoding.unit);
-                Some(format!("{operand} is counted by `{unit}`, for everyone together"))
+                Some(format!("{operand} is counted by `{unit}`, for all tasks together"))
             }
         }
     })
 }
 
-/// The part of a thread's cycles that its core had for it alone: 1 where the other thread was idle, half where it was not.
-/// `None` where nothing counts that.
+/// Returns the part of a thread's cycles that its core had for it alone: 1 where the other thread was idle,
+/// half where it was not. Returns `None` where nothing counts that.
 fn part(model: &mut Model) -> Option<Expr> {
     let event = |model: &mut Model, name: &str| model.event(name).is_some().then(|| model.intern(name));
     if let Some(distributed) = event(model, "CPU_CLK_UNHALTED.DISTRIBUTED") {
@@ -94,7 +97,7 @@ fn part(model: &mut Model) -> Option<Expr> {
 }
 
 impl Model {
-    /// The operand of that name; a new one stands at the end.
+    /// Returns the operand of that name, added at the end if it is new.
     pub(super) fn intern(&mut self, operand: &str) -> Expr {
         let known = self.operands.iter().position(|known| known == operand);
         let index = known.unwrap_or_else(|| {
@@ -105,17 +108,18 @@ impl Model {
     }
 }
 
-/// How an expression is rewritten. The model has no metrics meanwhile.
+/// Rewriter of expressions. The model has no metrics while it is in use.
 struct Form<'a> {
     model: &'a mut Model,
     smt: Smt,
-    /// What conditions ask whether cores run two threads, if any does.
+    /// Condition for whether cores run two threads, if any formula has it.
     condition: Option<Expr>,
     part: Option<Expr>,
 }
 
 impl Form<'_> {
-    /// The form of `expr` for tasks. What is known about threads is decided here, so that nothing is counted for the other case.
+    /// Returns the form of `expr` for tasks. Conditions on threads are decided here where the answer is
+    /// known, so that nothing is counted for the other case.
     fn of(&mut self, expr: &Expr) -> Expr {
         match expr {
             Expr::If(parts) if Some(&parts[0]) == self.condition.as_ref() => match self.smt {
@@ -142,7 +146,7 @@ impl Form<'_> {
         }
     }
 
-    /// Does `expr` count for both threads of a core?
+    /// Returns whether `expr` counts for both threads of a core.
     fn is_of_core(&self, expr: &Expr) -> bool {
         let mut found = false;
         expr.visit(&mut |part| {
@@ -155,8 +159,8 @@ impl Form<'_> {
         found
     }
 
-    /// `expr` with the thread's own events in the place of its core's, where there are such. The part of a core's cycles that
-    /// are a task's is right for those of the core too, summed over every task.
+    /// Returns `expr` with the thread's own events in place of its core's, where they exist. The part of a
+    /// core's cycles that belongs to a task is right for those of the core too, summed over every task.
     fn own(&mut self, expr: &Expr) -> Expr {
         match expr {
             Expr::Event(index) => {

@@ -1,4 +1,4 @@
-//! A model as text: one fact a line, fields between tabs, sorted where the order means nothing.
+//! A model as text: one fact a line, fields between tabs, sorted where the order has no meaning.
 //!
 //! ```text
 //! pmbpf table 1
@@ -11,7 +11,8 @@
 //! metric    Name  level  parent  unit  category  domain  groups  scale  formula  threshold  locate
 //! ```
 //!
-//! An empty field is `-`. In formulas an event is written plainly, a metric `@Name`, a constant `#NAME`.
+//! An empty field is `-`. In formulas an event is written plainly, a metric as `@Name`, a constant as
+//! `#NAME`.
 
 use std::{collections::BTreeSet, fmt::Write as _};
 
@@ -23,17 +24,17 @@ use crate::table::{
 
 const HEAD: &str = "pmbpf table 1";
 
-/// A text that is no table.
+/// Error for a text that is not a table.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("table, line {line}: {what}")]
 pub struct TextError {
-    /// Which line, from 1.
+    /// Number of the line, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// Description of the fault.
     pub what: String,
 }
 
-/// The text of `model`.
+/// Returns the text of `model`.
 pub fn write(model: &Model) -> String {
     let mut text = format!("{HEAD}\nmodel\t{}\n", field(&model.name));
     let _ = writeln!(text, "cpus\t{}", field(&model.cpus.join(" ")));
@@ -71,7 +72,7 @@ fn unfield(text: &str) -> String {
     if text == "-" { String::new() } else { text.to_owned() }
 }
 
-/// Words of a list.
+/// Returns the words of a list.
 fn words(list: &str) -> Vec<String> {
     unfield(list).split_whitespace().map(str::to_owned).collect()
 }
@@ -103,11 +104,11 @@ fn precise(precise: Precise) -> &'static str {
     PRECISE.iter().find(|(one, _)| *one == precise).map_or("-", |(_, word)| word)
 }
 
-/// Reads a model.
+/// Reads a model from text.
 ///
 /// # Errors
 ///
-/// Names the first line that is wrong, and how.
+/// Returns the first line that is wrong, and the fault.
 pub fn read(text: &str) -> Result<Model, TextError> {
     let fail = |line: usize, what: String| TextError { line: line + 1, what };
     let mut lines = text.lines().enumerate();
@@ -145,19 +146,19 @@ fn fact(model: &mut Model, fields: &[&str]) -> Result<(), String> {
             unit: unit.to_owned(),
             terms: unfield(terms),
             counters: uncounters(counters).ok_or_else(|| format!("`{counters}` names no counters"))?,
-            period: period.parse().map_err(|_| format!("`{period}` is no period"))?,
+            period: period.parse().map_err(|_| format!("`{period}` is not a period"))?,
             precise: PRECISE
                 .iter()
                 .find(|(_, word)| *word == precise)
                 .map(|(precise, _)| *precise)
-                .ok_or_else(|| format!("`{precise}` says nothing about precision"))?,
+                .ok_or_else(|| format!("`{precise}` is not a precise level"))?,
         }),
         _ => return Err(format!("`{}` with {} fields", fields[0], fields.len() - 1)),
     }
     Ok(())
 }
 
-/// Metrics name each other, so all names come first.
+/// Reads the metrics. They name each other, so all names come first.
 fn metrics_of(model: &mut Model, lines: &[(usize, Vec<&str>)]) -> Result<(), (usize, String)> {
     let mut names = Vec::with_capacity(lines.len());
     for (number, fields) in lines {
@@ -169,7 +170,7 @@ fn metrics_of(model: &mut Model, lines: &[(usize, Vec<&str>)]) -> Result<(), (us
     let named = |name: &str| names.iter().position(|known| *known == name).map(|index| index as u32);
     let (mut operands, mut constants) = (BTreeSet::new(), BTreeSet::new());
     for (_, fields) in lines {
-        // Whatever is wrong with it shows when it is read for good.
+        // A fault shows when the formula is read for good.
         let _ = parse(fields[9], &mut |name| {
             match name.as_bytes().first() {
                 Some(b'@') => {}
@@ -206,10 +207,10 @@ fn metric(
     let mut formula = |text: &str| parse(text, meaning).map_err(|error| error.to_string());
     Ok(Metric {
         name: fields[1].to_owned(),
-        level: fields[2].parse().map_err(|_| format!("`{}` is no level", fields[2]))?,
+        level: fields[2].parse().map_err(|_| format!("`{}` is not a level", fields[2]))?,
         parent: match fields[3] {
             "-" => None,
-            name => Some(named(name).ok_or_else(|| format!("the parent `{name}` is no metric"))?),
+            name => Some(named(name).ok_or_else(|| format!("the parent `{name}` is not a metric"))?),
         },
         unit: Unit::of(&unfield(fields[4])),
         category: unfield(fields[5]),

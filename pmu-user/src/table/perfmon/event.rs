@@ -1,12 +1,13 @@
-//! An event of perfmon → its terms in perf's event syntax.
+//! Import of an event of perfmon into terms of perf's event syntax.
 
 use std::collections::BTreeSet;
 
 use super::file::{self, number};
 use crate::table::model::{Counters, ModelEvent, Precise};
 
-/// Events of fixed counters, whose code is 0 in the files: the kernel knows them by the code of the general event that counts the same
-/// (arch/x86/events/intel/core.c, `intel_*_event_constraints`; those of slots `intel_skt_event_constraints`).
+/// Events of fixed counters, with code 0 in the files. The kernel uses the code of the general event that
+/// counts the same (arch/x86/events/intel/core.c, `intel_*_event_constraints`; those of slots
+/// `intel_skt_event_constraints`).
 const FIXED: [(&str, &str); 7] = [
     ("INST_RETIRED.ANY", "event=0xc0"),
     ("CPU_CLK_UNHALTED.THREAD", "event=0x3c"),
@@ -30,17 +31,17 @@ const SHARES: [(&str, u32); 8] = [
     ("PERF_METRICS.MEMORY_BOUND", 0x87),
 ];
 
-/// Energy, by the kernel's names for it (arch/x86/events/rapl.c).
+/// Events of energy, by the kernel's names (arch/x86/events/rapl.c).
 const ENERGIES: [(&str, &str); 3] = [
     ("FREERUN_PKG_ENERGY_STATUS", "energy-pkg"),
     ("UNC_PKG_ENERGY_STATUS", "energy-pkg"),
     ("FREERUN_DRAM_ENERGY_STATUS", "energy-ram"),
 ];
 
-/// The unit of an event that no PMU counts: the time-stamp counter is read by dividing time.
+/// Unit of an event that no PMU counts: the time-stamp counter is read by dividing time.
 pub(super) const CLOCK: &str = "clock";
 
-/// Events among `wanted` that no file lists.
+/// Returns the events among `wanted` that no file lists.
 pub(super) fn implied(wanted: &BTreeSet<String>) -> Vec<ModelEvent> {
     let event = |name: &str, unit: &str, terms: String, counters| ModelEvent {
         name: name.to_owned(),
@@ -62,7 +63,7 @@ pub(super) fn implied(wanted: &BTreeSet<String>) -> Vec<ModelEvent> {
     events
 }
 
-/// An event's facts.
+/// Returns the facts of an event.
 pub(super) fn import(event: &file::PerfmonEvent) -> ModelEvent {
     let unit = unit(&event.unit);
     let name = event.name.to_ascii_uppercase();
@@ -88,7 +89,7 @@ pub(super) fn import(event: &file::PerfmonEvent) -> ModelEvent {
     }
 }
 
-/// Terms that are not 0, with their values.
+/// Joins the terms that are not 0, with their values.
 fn join(terms: &[(&str, u64)]) -> String {
     let set = terms.iter().enumerate().filter(|(index, (_, value))| *index == 0 || *value != 0);
     let words: Vec<String> = set
@@ -145,7 +146,7 @@ fn counters(text: &str) -> Counters {
     }
 }
 
-/// What the kernel calls a kind of uncore PMU: `uncore_cha_0` is one of `cha`.
+/// Returns the kernel's name of a kind of uncore PMU: `uncore_cha_0` is one of `cha`.
 fn unit(text: &str) -> String {
     match text {
         "" | "cpu_core" | "cpu_atom" => "core".to_owned(),

@@ -1,4 +1,4 @@
-//! What perfmon's JSON files look like.
+//! Structure of perfmon's JSON files.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -15,7 +15,7 @@ pub(super) struct Events {
     pub(super) events: Vec<PerfmonEvent>,
 }
 
-/// How a file begins.
+/// Header of a file.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct Header {
@@ -84,7 +84,7 @@ pub(super) struct Metrics {
     pub(super) metrics: Vec<Metric>,
 }
 
-/// A metric.
+/// A metric in a file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub(super) struct Metric {
@@ -105,7 +105,7 @@ pub(super) struct Metric {
     pub(super) locate_with: Option<String>,
 }
 
-/// What a letter in a formula stands for.
+/// Name that a letter in a formula stands for.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct Alias {
@@ -113,7 +113,7 @@ pub(super) struct Alias {
     pub(super) alias: String,
 }
 
-/// When a metric deserves attention.
+/// Condition under which a metric deserves attention.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub(super) struct Threshold {
@@ -143,7 +143,7 @@ struct Latency {
 }
 
 impl Latencies {
-    /// Mean latencies of those operands that ask for one.
+    /// Returns the mean latencies of operands that need one.
     pub(super) fn of(&self, operands: &[String]) -> Vec<(String, f64)> {
         let wanted = operands.iter().filter(|operand| operand.ends_with(":retire_latency"));
         let find = |operand: &String| {
@@ -154,23 +154,23 @@ impl Latencies {
     }
 }
 
-/// The largest of these files has 7 MB.
+/// Maximum size of a file. The largest of these has 7 MB.
 const FILE_BYTES_MAX: u64 = 64 << 20;
-/// Memory of what a file holds.
+/// Maximum memory for the contents of a file.
 const MEMORY_BYTES_MAX: usize = 256 << 20;
 
-/// Bytes of a file.
+/// Returns the bytes of a file.
 pub(super) fn bytes(path: &Path) -> Result<Vec<u8>, PerfmonError> {
     read_regular(path, FILE_BYTES_MAX).map_err(|error| PerfmonError::Io(path.to_owned(), error))
 }
 
-/// Reads a file.
+/// Reads and parses a file.
 pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<T, PerfmonError> {
     json::from_slice(latin1(&bytes(path)?).as_bytes(), MEMORY_BYTES_MAX)
         .map_err(|error| PerfmonError::Malformed(path.to_owned(), error.to_string()))
 }
 
-/// Text of a file: UTF-8, else Latin-1, which some of them are.
+/// Returns the text of a file: UTF-8, or else Latin-1, which some of them are.
 pub(super) fn latin1(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) => text.to_owned(),
@@ -178,7 +178,7 @@ pub(super) fn latin1(bytes: &[u8]) -> String {
     }
 }
 
-/// A number as these files write it: decimal or `0x…`, the first of a list, 0 if there is none.
+/// Parses a number as these files write it: decimal or `0x…`, the first of a list, 0 if there is none.
 pub(super) fn number(text: &str) -> u64 {
     let first = text.split(',').next().unwrap_or_default().trim();
     let hexadecimal = first.strip_prefix("0x").or_else(|| first.strip_prefix("0X"));

@@ -1,24 +1,24 @@
-//! Names in perfmon's formulas, and what they stand for.
+//! Names in perfmon's formulas, and their meaning.
 
 use std::collections::{BTreeMap, HashMap};
 
 use super::file;
 use crate::table::formula::Expr;
 
-/// Ticks of the time-stamp counter in the interval, where the short formula says `tsc`; the long one says its frequency,
-/// which is the same number only if a second was counted.
+/// Ticks of the time-stamp counter in the interval, where the short formula has `tsc`. The long one has its
+/// frequency, which is the same number only if a second was counted.
 pub(super) const TICKS: &str = "TSC_TICKS";
 
-/// Names and what they are.
+/// Names with their meaning.
 pub(super) struct Lists {
     pub(super) operands: Vec<String>,
     pub(super) constants: Vec<String>,
-    /// By name in small letters, as short formulas write them.
+    /// Expressions by name in lower case, as short formulas write them.
     pub(super) by_small: HashMap<String, Expr>,
-    /// By the name that thresholds use.
+    /// Metrics by the name that thresholds use.
     pub(super) by_legacy: BTreeMap<String, u32>,
     pub(super) by_name: HashMap<String, u32>,
-    /// By metric: is it in per cent?
+    /// Whether each metric is in per cent.
     pub(super) in_per_cent: Vec<bool>,
 }
 

@@ -1,7 +1,7 @@
-//! `mapfile.csv` of a perfmon directory → the models that it has, and the files of each.
+//! Models of a perfmon directory, from its `mapfile.csv`, and the files of each.
 //!
-//! A row says for which CPUs a file is. In hybrids it is for cores of one role, which the kernel gives a PMU of their own: those of each
-//! role are a model, `alderlake/cpu_core`.
+//! A row names the CPUs to which a file applies. In hybrids it applies to cores of one role, which have a
+//! separate PMU in the kernel. The cores of each role are a model, `alderlake/cpu_core`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,33 +14,33 @@ use crate::untrusted::is_unsafe;
 /// Roles of a hybrid's cores, and their PMUs (arch/x86/events/intel/core.c, `intel_hybrid_pmu_type_map`).
 const ROLES: [(&str, &str); 3] = [("Core", LARGE), ("Atom", "cpu_atom"), ("LowPower_Atom", "cpu_lowpower")];
 
-/// The PMU of a hybrid's large cores.
+/// PMU of a hybrid's large cores.
 const LARGE: &str = "cpu_core";
 
 /// Files of one model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Files {
-    /// The model's name.
+    /// Name of the model.
     pub name: String,
-    /// CPUs it is for, as [`crate::table::model::matches()`] takes them.
+    /// Patterns of its CPUs, as [`crate::table::model::matches()`] takes them.
     pub cpus: Vec<String>,
     pub(super) core: Option<PathBuf>,
     pub(super) uncore: Option<PathBuf>,
     pub(super) experimental: Option<PathBuf>,
     pub(super) metrics: PathBuf,
-    /// The column that the metrics are in, if their file is the sheet of small cores.
+    /// Column of the metrics, if their file is the sheet of small cores.
     pub(super) column: Option<&'static str>,
     pub(super) latencies: Option<PathBuf>,
 }
 
-/// Models whose metrics are in `folder`, by name.
+/// Returns the models with metrics in `folder`, by name.
 ///
 /// # Errors
 ///
 /// There is no `mapfile.csv`.
 pub fn list(folder: &Path) -> Result<Vec<Files>, PerfmonError> {
     let text = file::latin1(&file::bytes(&folder.join("mapfile.csv"))?);
-    // Names of models and files are shown.
+    // Names of models and files are displayed.
     let lines = text.lines().filter(|line| !line.contains(is_unsafe));
     let rows: Vec<Row<'_>> = lines.filter_map(Row::read).collect();
     let mut models: BTreeMap<String, Files> = BTreeMap::new();
@@ -61,13 +61,13 @@ pub fn list(folder: &Path) -> Result<Vec<Files>, PerfmonError> {
     Ok(models.into_values().collect())
 }
 
-/// A row.
+/// A row of `mapfile.csv`.
 #[derive(Clone, Copy, Debug)]
 struct Row<'a> {
     cpus: &'a str,
     file: &'a str,
     kind: &'a str,
-    /// The PMU of the cores that the file is for, if it is not for all.
+    /// PMU of the cores to which the file applies, if not to all.
     pmu: Option<&'static str>,
 }
 
@@ -81,7 +81,8 @@ impl<'a> Row<'a> {
         Some(Self { cpus, file, kind, pmu })
     }
 
-    /// Name of the model whose metrics or events the file has. `None` if it has others, or those of a CPU as a whole.
+    /// Returns the name of the model with its metrics or events in the file. Returns `None` if it has others,
+    /// or those of a CPU as a whole.
     fn model(&self) -> Option<String> {
         let name = self.file.rsplit('/').next().unwrap_or(self.file);
         match (self.kind, self.pmu) {
@@ -94,7 +95,7 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// The file of the metrics of a model, and the column that they are in, as far as the row and the model's name say.
+    /// Returns the file and the column of a model's metrics, as far as the row and the model's name say.
     fn metrics(&self, folder: &Path, model: &str) -> Option<(PathBuf, Option<&'static str>)> {
         if self.kind == "metrics" {
             return Some((locate(folder, self.file)?, None));
@@ -104,7 +105,7 @@ impl<'a> Row<'a> {
         sheet.is_file().then_some((sheet, Some(column)))
     }
 
-    /// The pattern of its CPUs, or of their PMU.
+    /// Returns the pattern of its CPUs, or of their PMU.
     fn pattern(&self) -> String {
         match self.pmu {
             Some(pmu) => format!("{}/{pmu}", self.cpus),
@@ -114,13 +115,13 @@ impl<'a> Row<'a> {
 }
 
 impl Files {
-    /// The PMU of the cores that the model is of, if it is of a hybrid.
+    /// Returns the PMU of the model's cores, if it is of a hybrid.
     fn pmu(&self) -> Option<&str> {
         self.name.split_once('/').map(|(_, pmu)| pmu)
     }
 
-    /// Adds CPUs that have only these cores of a hybrid, so that their PMU is called `cpu`: the hybrid itself with its small cores
-    /// switched off, and CPUs that are made without other cores.
+    /// Adds CPUs that have only these cores of a hybrid, so that their PMU is named `cpu`. They are the
+    /// hybrid itself with its small cores switched off, and CPUs that are made without other cores.
     fn add_plain_cpus(&mut self, rows: &[Row<'_>]) {
         let mine =
             rows.iter().filter(|row| row.kind == "hybridcore" && row.model().as_ref() == Some(&self.name));
@@ -135,7 +136,7 @@ impl Files {
         self.cpus.extend(plain);
     }
 
-    /// Adds the files that are beside the metrics.
+    /// Adds the files next to those of the metrics.
     fn add_files(&mut self, rows: &[Row<'_>], folder: &Path) {
         let is_mine = |row: &&Row<'_>| {
             let mut cpus = self.cpus.iter().map(|pattern| pattern.split('/').next());
@@ -155,7 +156,7 @@ impl Files {
     }
 }
 
-/// Where a file of `mapfile.csv` is.
+/// Returns the path of a file of `mapfile.csv`.
 fn locate(folder: &Path, name: &str) -> Option<PathBuf> {
     let mut parts = name.trim_start_matches('/').split('/');
     let (platform, file) = (parts.next()?, parts.next_back()?);

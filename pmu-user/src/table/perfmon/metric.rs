@@ -1,7 +1,7 @@
-//! Metrics of perfmon → expressions over events, constants and other metrics.
+//! Import of perfmon's metrics into expressions over events, constants and other metrics.
 //!
-//! Each metric's formula is there twice: `Formula`, over letters and with everything spelled out, and `BaseFormula`, over
-//! event names and other metrics. The short one is taken if it says the same, spelled out; else the long one.
+//! Each metric has its formula twice: `Formula`, over letters and fully expanded, and `BaseFormula`, over
+//! event names and other metrics. The short one is used if it expands to the same, otherwise the long one.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -18,13 +18,13 @@ use crate::table::{
 
 /// A constant that one file describes instead of naming: logical CPUs of the host.
 const CPUS_DESCRIBED: &str = "system.sockets[0].cpus.count * system.socket_count";
-/// Our name for it.
+/// Our name for that constant.
 const CPUS: &str = "CPU_COUNT";
 const FREQUENCY: &str = "SYSTEM_TSC_FREQ";
 
-/// Metrics may be made of metrics this deep.
+/// Maximum depth of metrics made of metrics.
 const CHAIN_MAX: usize = 64;
-/// So high may a metric's formula be with those of the metrics in it in their places.
+/// Maximum height of a metric's formula, with those of the metrics in it expanded.
 const REACH_MAX: usize = 512;
 
 /// Fills in a model's operands, constants and metrics.
@@ -55,13 +55,13 @@ fn constant_name(name: &str) -> &str {
     if name == CPUS_DESCRIBED { CPUS } else { name }
 }
 
-/// A formula as it will be kept, and spelled out.
+/// A formula in its final form, and expanded.
 #[derive(Clone)]
 struct Formula {
     kept: Expr,
     spelled: Expr,
     scale: f64,
-    /// How high it is with the metrics in it spelled out, all the way down.
+    /// Height with the metrics in it expanded, all the way down.
     reach: usize,
 }
 
@@ -104,7 +104,7 @@ fn formula_of(
         let spelled = spell(expr, done);
         let frequency = lists.constant(FREQUENCY);
         let comparable = replace(&spelled, &lists.constant(TICKS), &frequency);
-        // The files write the same metric in both forms or they would disagree with themselves.
+        // The files write the same metric in both forms, or they would contradict themselves.
         if comparable != replace(&long, &lists.constant(TICKS), &frequency) {
             short = None;
         }
@@ -130,12 +130,12 @@ fn long_formula(metric: &file::Metric, lists: &Lists) -> Result<Expr, String> {
             (None, None) if name == SECONDS => Some(lists.constant(SECONDS)),
             _ => None,
         };
-        found.ok_or_else(|| format!("`{name}` stands for nothing"))
+        found.ok_or_else(|| format!("`{name}` is undefined"))
     };
     parse(&metric.formula, &mut meaning).map_err(|error| format!("`{}`: {error}", metric.name))
 }
 
-/// Takes `100 *` off a fraction that is shown in percent.
+/// Removes `100 *` from a fraction that is shown in percent.
 fn unscaled(metric: &file::Metric, long: Expr) -> (f64, Expr) {
     match long {
         Expr::Binary(Binary::Multiply, operands)
@@ -163,7 +163,7 @@ fn short_formula(text: &str, metric: &file::Metric, lists: &Lists) -> Option<Exp
     parse(text, &mut meaning).ok()
 }
 
-/// `expr` with every metric in it spelled out.
+/// Returns `expr` with every metric in it expanded.
 fn spell(expr: &Expr, done: &[Option<Formula>]) -> Expr {
     match expr {
         Expr::Metric(index) => match &done[*index as usize] {
@@ -215,13 +215,13 @@ fn metric_of(metric: &file::Metric, formula: Formula, lists: &Lists) -> Result<M
     })
 }
 
-/// Events of a list such as ` A.B;C.D `; `#NA` is how the files say that there are none.
+/// Returns the events of a list such as ` A.B;C.D `; `#NA` in the files stands for none.
 fn located(list: &str) -> Vec<String> {
     let names = list.split([';', ',']).map(str::trim).filter(|name| !name.is_empty() && *name != "#NA");
     names.map(str::to_owned).collect()
 }
 
-/// Keeps the operands and constants that the kept formulas mention, so that the text form says the same.
+/// Keeps the operands and constants that the kept formulas use, so that the text form says the same.
 fn keep_used(model: &mut Model, lists: &Lists) {
     let (mut events, mut constants) = (BTreeSet::new(), BTreeSet::new());
     for metric in &model.metrics {
@@ -262,7 +262,8 @@ fn renumber(expr: &Expr, events: &HashMap<u32, u32>, constants: &HashMap<u32, u3
 mod tests {
     use super::{CHAIN_MAX, Model, import};
 
-    /// Metrics that each are made of the next one; the last is an event. Spelled out, all of them are that event.
+    /// Imports metrics that each are made of the next one; the last is an event. Expanded, all of them are
+    /// that event.
     fn chain(length: usize) -> Result<(), String> {
         let metric = |index: usize| {
             let short = if index + 1 < length { format!("tma_m{}", index + 1) } else { "e".to_owned() };

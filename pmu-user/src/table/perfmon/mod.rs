@@ -1,4 +1,4 @@
-//! A perfmon directory → [`Model`]s: `mapfile.csv` says which files belong to which CPUs.
+//! Import of [`Model`]s from a perfmon directory: `mapfile.csv` says which files belong to which CPUs.
 //!
 //! Reads both a clone (`ICX/events/icelakex_core.json`) and a flat copy (`ICX/icelakex_core.json`). Only facts are taken:
 //! no description, no sentence. Metrics of small cores in hybrids come from one sheet for all of them.
@@ -20,21 +20,21 @@ use std::{
 pub use self::mapfile::{Files, list};
 use super::model::Model;
 
-/// Why a directory gives no model.
+/// Reason why a directory gives no model.
 #[derive(Debug, thiserror::Error)]
 pub enum PerfmonError {
     /// A file cannot be read.
     #[error("cannot read {0}: {1}")]
     Io(PathBuf, io::Error),
-    /// A file is not what it should be.
+    /// A file does not have the expected form.
     #[error("{0}: {1}")]
     Malformed(PathBuf, String),
-    /// Nothing in the directory is of that name.
+    /// The directory has no model of that name.
     #[error("{0} has no metrics of `{1}`; it has {2}")]
     NoModel(PathBuf, String, String),
 }
 
-/// Reads the model `name` out of `folder`. `source` says where the folder comes from.
+/// Reads the model `name` from `folder`. `source` is the origin of the folder.
 ///
 /// # Errors
 ///
@@ -51,11 +51,11 @@ pub fn read(folder: &Path, name: &str, source: &str) -> Result<Model, PerfmonErr
 }
 
 impl Files {
-    /// Reads the model.
+    /// Reads the model from its files.
     ///
     /// # Errors
     ///
-    /// As for [`read`].
+    /// Same as for [`read`].
     pub fn read(&self, source: &str) -> Result<Model, PerfmonError> {
         let mut lists: Vec<(file::Events, bool)> = Vec::new();
         for (path, all) in [(&self.core, true), (&self.uncore, true), (&self.experimental, false)] {
@@ -94,7 +94,8 @@ impl Files {
         Ok(model)
     }
 
-    /// Version of the formulas, and the metrics: of small cores those that take no event but those of `lists`.
+    /// Returns the version of the formulas, and the metrics. Of small cores, these are the metrics that take
+    /// no events but those of `lists`.
     fn formulas(&self, lists: &[(file::Events, bool)]) -> Result<(String, Vec<file::Metric>), PerfmonError> {
         let Some(column) = self.column else {
             let all: file::Metrics = file::read(&self.metrics)?;
@@ -108,7 +109,7 @@ impl Files {
     }
 }
 
-/// The event of an operand, in capitals.
+/// Returns the event of an operand, in capitals.
 fn base(operand: &str) -> String {
     operand.split(':').next().unwrap_or(operand).to_ascii_uppercase()
 }

@@ -1,19 +1,19 @@
-//! `E-core_TMA_Metrics.csv` of a perfmon directory → metrics of the small cores of hybrids, which have no JSON file of them, as such a
-//! file would have them.
+//! Metrics of the small cores of hybrids, from `E-core_TMA_Metrics.csv` of a perfmon directory. There is no
+//! JSON file of them, so they are read in the form that such a file would have.
 //!
-//! A row of the sheet is a metric, a column a core. Formulas name events, metrics of rows above, and rows of key `Aux`. Names, units and
-//! scales are those of the JSON files of servers with such cores, so that one thing has one name: read like this, the column of the cores
-//! of Sierra Forest is its file.
+//! A row of the sheet is a metric, a column a core. Formulas name events, metrics of rows above, and rows of
+//! key `Aux`. Names, units and scales are those of the JSON files of servers with such cores, so that each
+//! metric has one name. Read in this way, the column of the cores of Sierra Forest is its file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{base, file, lists::TICKS};
 use crate::{table::formula::is_of_name, untrusted::is_unsafe};
 
-/// The sheet's name.
+/// File name of the sheet.
 pub(super) const SHEET: &str = "E-core_TMA_Metrics.csv";
 
-/// Columns of the sheet, by the models whose cores they are of.
+/// Columns of the sheet, by the models with these cores.
 const COLUMNS: [(&str, &str); 5] = [
     ("alderlake/cpu_atom", "GRT"),
     ("arrowlake/cpu_atom", "ARL-SKT"),
@@ -22,27 +22,28 @@ const COLUMNS: [(&str, &str); 5] = [
     ("meteorlake/cpu_atom", "CMT"),
 ];
 
-/// What is no event in a formula, and our names for it.
+/// Names in formulas that are not events, with our names for them.
 const CONSTANTS: [(&str, &str); 2] =
     [("TSC", TICKS), ("DurationTimeInMilliSeconds", "DURATIONTIMEINMILLISECONDS")];
 
 /// Parts of formulas that are metrics of large cores.
 const COUNTS: [(&str, &str); 2] = [("CLKS", "#CLKS"), ("SLOTS", "#SLOTS")];
 
-/// How keys of the tree's nodes begin.
+/// Beginnings of the keys of the tree's nodes.
 const NODES: [&str; 4] = ["FE", "BAD", "BE", "RET"];
 
-/// Parts of formulas may be made of parts this deep.
+/// Maximum depth of parts of formulas made of parts.
 const PARTS_MAX: u32 = 8;
-/// So long may a formula be with everything in it spelled out.
+/// Maximum length of a formula with everything in it expanded.
 const FORMULA_BYTES_MAX: usize = 16 << 10;
 
-/// The column of a model, if its cores have one.
+/// Returns the column of a model, if its cores have one.
 pub(super) fn column(model: &str) -> Option<&'static str> {
     COLUMNS.iter().find(|(known, _)| *known == model).map(|(_, column)| *column)
 }
 
-/// Version of the sheet, and the metrics of a column but those that take an event that the core has not: `has` says whether it has one.
+/// Returns the version of the sheet, and the metrics of a column. Leaves out those that take an event that
+/// the core lacks: `has` returns whether the core has an event.
 pub(super) fn read(
     text: &str,
     column: &str,
@@ -67,7 +68,7 @@ pub(super) fn read(
     Ok((format!("E-core TMA {}", sheet.version), all))
 }
 
-/// What a sheet says about one core.
+/// Contents of a sheet about one core.
 struct Sheet {
     version: String,
     rows: Vec<Row>,
@@ -75,11 +76,11 @@ struct Sheet {
     parts: BTreeMap<String, String>,
 }
 
-/// A row of a metric. Its formula is empty if the core has not that metric.
+/// A row of a metric. Its formula is empty if the core lacks that metric.
 struct Row {
-    /// Its name in the sheet.
+    /// Name in the sheet.
     own: String,
-    /// Its name in other files.
+    /// Name in other files.
     name: String,
     is_node: bool,
     level: u32,
@@ -132,7 +133,7 @@ impl Sheet {
     }
 }
 
-/// Rows of comma-separated values, without those that would show as something else.
+/// Parses rows of comma-separated values, without those that would display as something else.
 fn records(text: &str) -> Result<Vec<csv::StringRecord>, String> {
     let text = text.trim_start_matches('\u{feff}');
     let mut reader = csv::ReaderBuilder::new()
@@ -146,13 +147,14 @@ fn records(text: &str) -> Result<Vec<csv::StringRecord>, String> {
     Ok(records)
 }
 
-/// The name of a metric that is no node: `Info.Buffers` and `%_Full_Cycles` → `Info_Buffers_Full_Cycles`.
+/// Returns the name of a metric that is not a node: `Info.Buffers` and `%_Full_Cycles` give
+/// `Info_Buffers_Full_Cycles`.
 fn metric_name(key: &str, own: &str) -> String {
     format!("{}_{}", key.replace('.', "_"), own.trim_start_matches(['%', '_']))
 }
 
 impl Row {
-    /// A count that the sheet has as a part of formulas.
+    /// Returns the row of a count that the sheet has as a part of formulas.
     fn of_count(own: &str, part: &str) -> Self {
         Self {
             own: own.to_owned(),
@@ -167,7 +169,7 @@ impl Row {
         }
     }
 
-    /// Its unit in perfmon's words.
+    /// Returns its unit in perfmon's words.
     fn unit(&self) -> &'static str {
         match self.own.as_str() {
             _ if self.is_node => "percent",
@@ -177,7 +179,7 @@ impl Row {
         }
     }
 
-    /// Its threshold over names of metrics, with that of the metric above in the place of `P`.
+    /// Returns its threshold over names of metrics, with that of the metric above in place of `P`.
     fn threshold(&self, above: Option<&file::Metric>) -> Option<file::Threshold> {
         let above = above.and_then(|metric| metric.threshold.as_ref());
         let own = |part: &str| {
@@ -204,22 +206,22 @@ struct Metrics<'a> {
 /// A metric with its row.
 struct Known<'a> {
     row: &'a Row,
-    /// Its formula before it is made a percentage, over events and constants.
+    /// Formula before it is made a percentage, over events and constants.
     spelled: String,
     metric: file::Metric,
 }
 
-/// How metrics stand in the formula of another, as perfmon has it twice.
+/// Form of metrics in the formula of another, of which perfmon has both.
 #[derive(Clone, Copy)]
 enum Form {
-    /// By their formulas (`Formula`).
+    /// Expanded to their formulas (`Formula`).
     Spelled,
-    /// By their names, and events in small letters (`BaseFormula`).
+    /// By their names, with events in lower case (`BaseFormula`).
     Short,
 }
 
 impl<'a> Metrics<'a> {
-    /// The metric of a row, below another of these. `None` if the core has not what it takes.
+    /// Returns the metric of a row, below another of these. Returns `None` if the core lacks what it takes.
     fn of(&self, row: &'a Row, parent: Option<usize>) -> Option<Known<'a>> {
         if row.formula.is_empty() {
             return None;
@@ -249,7 +251,8 @@ impl<'a> Metrics<'a> {
         Some(Known { row, spelled, metric })
     }
 
-    /// A formula or a part of one, with what its names stand for in their places. `None` if the core has not that, or it grows too long.
+    /// Returns a formula or a part of one, with its names replaced by their meaning. Returns `None` if the
+    /// core lacks one of them, or the text grows too long.
     fn formula(&self, text: &str, form: Form, depth: u32) -> Option<String> {
         let meaning = |name: &str| {
             if let Some(part) = self.sheet.parts.get(name) {
@@ -272,12 +275,13 @@ impl<'a> Metrics<'a> {
     }
 }
 
-/// What a name in a formula stands for.
+/// Returns the meaning of a name in a formula.
 fn alias(alias: &str, name: &str) -> file::Alias {
     file::Alias { name: name.to_owned(), alias: alias.to_owned() }
 }
 
-/// `text` with other words in the place of its names and numbers. `None` if there is none for one of them, or it grows too long.
+/// Returns `text` with its names and numbers replaced. Returns `None` if one of them has no replacement, or
+/// the text grows too long.
 fn replaced(text: &str, meaning: &dyn Fn(&str) -> Option<String>) -> Option<String> {
     let (mut rest, mut done) = (text, String::new());
     while let Some(start) = rest.find(is_of_name) {

@@ -1,11 +1,11 @@
-//! When a metric of perfmon deserves attention → an expression over metrics, in their units.
+//! Threshold of a perfmon metric as an expression over metrics, in their units.
 
 use std::cmp::Reverse;
 
 use super::{file, lists::Lists};
 use crate::table::formula::{Expr, FormulaError, parse};
 
-/// The threshold of a metric, if it has one.
+/// Returns the threshold of a metric, if it has one.
 pub(super) fn threshold(metric: &file::Metric, lists: &Lists) -> Result<Option<Expr>, String> {
     let Some(threshold) = metric.threshold.as_ref().filter(|one| !one.formula.trim().is_empty()) else {
         return Ok(None);
@@ -16,15 +16,15 @@ pub(super) fn threshold(metric: &file::Metric, lists: &Lists) -> Result<Option<E
         let mut meaning = |name: &str| {
             let alias = threshold.threshold_metrics.iter().find(|one| one.alias == name);
             let index = alias.and_then(|one| lists.by_legacy.get(&one.value));
-            index.map(|index| Expr::Metric(*index)).ok_or_else(|| format!("`{name}` stands for nothing"))
+            index.map(|index| Expr::Metric(*index)).ok_or_else(|| format!("`{name}` is undefined"))
         };
         parse(&threshold.formula, &mut meaning)
     };
     expr.map(Some).map_err(|error| format!("`{}`, threshold: {error}", metric.name))
 }
 
-/// A threshold over names of metrics, as files of E cores have it: `metric_TMA_Retiring(%) >0.75 && …`. What is in per cent is compared
-/// with a fraction there.
+/// Parses a threshold over names of metrics, as files of E cores have it: `metric_TMA_Retiring(%) >0.75 &&
+/// …`. There, a value in per cent is compared with a fraction.
 fn spelled_threshold(text: &str, lists: &Lists) -> Result<Expr, FormulaError> {
     let mut named: Vec<(&String, u32)> = lists.by_legacy.iter().map(|(name, &index)| (name, index)).collect();
     // A name may be the beginning of another.
@@ -35,12 +35,12 @@ fn spelled_threshold(text: &str, lists: &Lists) -> Result<Expr, FormulaError> {
     }
     let mut meaning = |name: &str| {
         let index = name.strip_prefix("metric").and_then(|index| index.parse().ok());
-        index.map(Expr::Metric).ok_or_else(|| format!("`{name}` stands for nothing"))
+        index.map(Expr::Metric).ok_or_else(|| format!("`{name}` is undefined"))
     };
     Ok(in_per_cent(&parse(&plain, &mut meaning)?, lists))
 }
 
-/// `expr` with the fractions that shares are compared with in per cent.
+/// Returns `expr` with the fractions with which shares are compared in per cent.
 fn in_per_cent(expr: &Expr, lists: &Lists) -> Expr {
     let Expr::Binary(operation, operands) = expr else { return expr.clone() };
     match &**operands {
@@ -59,7 +59,8 @@ fn in_per_cent(expr: &Expr, lists: &Lists) -> Expr {
 mod tests {
     use crate::table::{model::Model, perfmon::metric::import};
 
-    /// As files of E cores have them: by names of which one begins with another, and as fractions of what is in per cent.
+    /// Thresholds as files of E cores have them: by names of which one begins with another, and as fractions
+    /// of values in per cent.
     #[test]
     fn a_threshold_may_spell_its_metrics() {
         let metric = |name: &str, legacy: &str, threshold: &str| {

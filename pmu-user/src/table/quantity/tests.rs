@@ -1,4 +1,4 @@
-//! What must hold for every quantity.
+//! Tests that must hold for every quantity.
 
 use super::{ALL, Quantity, RATIOS};
 use crate::{machine::cpu::Vendor, table::event_syntax::List};

@@ -1,4 +1,4 @@
-//! Text comes out escaped or rewritten wherever it is, and lists are bounded.
+//! Text is escaped or rewritten wherever it occurs, and lists are bounded.
 
 use std::collections::BTreeMap;
 
@@ -74,7 +74,7 @@ fn lists_take_no_more_memory_than_allowed() {
     assert_eq!(from_slice::<Vec<String>>(json.as_bytes(), room).unwrap().len(), 1000);
     let error = from_slice::<Vec<String>>(json.as_bytes(), room - 1).unwrap_err();
     assert!(error.to_string().contains("more than fits in memory"), "{error}");
-    // Fields take none beyond that of what they are in.
+    // Fields take no memory beyond that of their container.
     #[derive(Deserialize)]
     struct Pair {
         _left: u64,
@@ -83,12 +83,12 @@ fn lists_take_no_more_memory_than_allowed() {
     let json = [r#"{"_left":1,"_right":[2,3]}"#; 10].join(",");
     let pairs = from_slice::<Vec<Pair>>(format!("[{json}]").as_bytes(), 11 * size_of::<Pair>()).unwrap();
     assert_eq!(pairs.len(), 10);
-    // What has no size takes none, however much of it there is.
+    // A type without a size takes no memory, however many values there are.
     let json = format!("[{}]", vec!["null"; 1000].join(","));
     assert_eq!(from_slice::<Vec<()>>(json.as_bytes(), 0).unwrap().len(), 1000);
 }
 
-/// Says where each text stands.
+/// Rewrites each text to its position.
 struct Told;
 
 impl Rewrite for Told {

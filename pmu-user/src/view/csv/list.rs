@@ -1,4 +1,4 @@
-//! A list as CSV. Notes are for people and for JSON: a row has no room for them.
+//! List as CSV. Notes appear in text and JSON only: a row has no room for them.
 
 use std::io::{self, Write};
 

@@ -81,7 +81,7 @@ fn row(difference: &Difference) -> Vec<String> {
     row
 }
 
-/// Function, module and mode; of a stack all functions, innermost first.
+/// Returns function, module and mode. For a stack, returns all functions, innermost first.
 fn code(what: &What) -> [String; 3] {
     let shown = |bytes: Vec<u8>| Untrusted::new(bytes).csv().into_owned();
     match what {

@@ -71,7 +71,7 @@ fn bounded(bounded: &Bounded) -> Json {
     json!({"value": Number(bounded.value), "low": Number(bounded.low), "high": Number(bounded.high)})
 }
 
-/// A side's number: with its interval, where it is known how it varies.
+/// Returns the number of a side, with its interval where its variation is known.
 fn side(side: Option<&Estimate>) -> Json {
     match side {
         None => Json::Null,

@@ -1,4 +1,4 @@
-//! Two recordings compared (`pmbpf diff`), in every format.
+//! Comparison of two recordings (`pmbpf diff`), in every format.
 
 mod csv;
 mod json;
@@ -16,24 +16,24 @@ use crate::{
     table::metric::RUNQUEUE_CULPRIT,
 };
 
-/// What one side is called, in order.
+/// Names of the sides, in order.
 pub const SIDES: [&str; 2] = ["a", "b"];
 
-/// A comparison and what it was made of.
+/// Comparison, and the recordings from which it was made.
 #[derive(Clone, Copy, Debug)]
 pub struct Comparison<'a> {
     /// Recordings of both sides.
     pub sides: [&'a [Recorded]; 2],
-    /// How they were made.
+    /// Facts on how the recordings were made.
     pub facts: [&'a [Facts]; 2],
-    /// In what they are not alike.
+    /// Conditions in which the sides differ.
     pub conditions: &'a [Condition],
-    /// What came out.
+    /// Result of the comparison.
     pub diff: &'a Diff,
 }
 
 impl Comparison<'_> {
-    /// Writes it.
+    /// Writes the comparison in `format`.
     ///
     /// # Errors
     ///
@@ -47,24 +47,24 @@ impl Comparison<'_> {
         into.flush()
     }
 
-    /// The comparison as one HTML file that needs nothing else.
+    /// Returns the comparison as one self-contained HTML file.
     ///
     /// # Errors
     ///
-    /// Its rows could not be compressed.
+    /// The rows could not be compressed.
     pub fn page(&self) -> io::Result<Vec<u8>> {
         let mut differences = Differences::new();
         json::write(&mut differences, self)?;
         differences.page()
     }
 
-    /// Are there several recordings a side?
+    /// Returns whether a side has several recordings.
     const fn has_groups(&self) -> bool {
         self.sides[0].len() > 1
     }
 }
 
-/// Name of what is compared: of code, what it is a share of.
+/// Returns the name of what is compared. For code, this is `function` or `stack`.
 fn metric(difference: &Difference) -> &str {
     match &difference.key.what {
         What::Metric(metric) => metric,
@@ -74,7 +74,7 @@ fn metric(difference: &Difference) -> &str {
     }
 }
 
-/// A frame in a word; whoever shows it escapes it.
+/// Returns a frame in a word, which the caller escapes.
 fn frame_in_bytes(frame: &Frame) -> Vec<u8> {
     match frame {
         Frame::Function { name, .. } => name.as_bytes().to_vec(),

@@ -1,5 +1,5 @@
-//! A comparison for people: in what the sides are not alike, then a table of before and after, with how sure each change is: what differs
-//! by more than chance first, the rest dimmed.
+//! Comparison as text: the conditions in which the sides differ, then a table of before and after with the
+//! certainty of each change. Differences beyond chance come first, and the rest is dimmed.
 
 use std::{
     collections::BTreeMap,
@@ -22,11 +22,11 @@ use crate::{
     },
 };
 
-/// What the sides are called in sentences.
+/// Names of the sides in sentences.
 const WORDS: [&str; 2] = ["before", "after"];
-/// Recordings of a side that are named.
+/// Maximum number of recordings of a side that are named.
 const NAMED_MAX: usize = 4;
-/// Reasons for which numbers are not compared that are told.
+/// Maximum number of reported reasons why numbers are not compared.
 const REASONS_MAX: usize = 6;
 
 pub(super) fn write(into: &mut dyn Write, style: &Style, all: &Comparison<'_>) -> io::Result<()> {
@@ -36,13 +36,13 @@ pub(super) fn write(into: &mut dyn Write, style: &Style, all: &Comparison<'_>) -
     conditions(into, style, all)?;
     let mut shown: Vec<&Difference> =
         all.diff.differences.iter().filter(|difference| is_shown(difference)).collect();
-    // Stable: they come most surely first.
+    // The sort is stable: differences arrive in order of certainty, highest first.
     shown.sort_by_key(|difference| rank(difference));
     let (code, metrics): (Vec<_>, Vec<_>) = shown
         .into_iter()
         .partition(|difference| matches!(difference.key.what, What::Function(..) | What::Stack(_)));
     if !metrics.is_empty() {
-        section(into, "DIFFERENCES", "after against before, 95 % intervals; the surest first")?;
+        section(into, "DIFFERENCES", "after against before, 95 % intervals; most certain first")?;
         table(into, style, &metrics)?;
     }
     if !code.is_empty() {
@@ -54,13 +54,14 @@ pub(super) fn write(into: &mut dyn Write, style: &Style, all: &Comparison<'_>) -
     summary(into, all)
 }
 
-/// Is it known on both sides, and something on one of them?
+/// Returns whether both sides have a value and at least one is not zero.
 fn is_shown(difference: &Difference) -> bool {
     let [Some(from), Some(to)] = &difference.sides else { return false };
     from.value != 0.0 || to.value != 0.0
 }
 
-/// The sure ones first, then those of the target, of the host, and of owners, who may have the target's.
+/// Returns the sort key: significant differences first, then those of the target, the host and the owners. An
+/// owner may have the numbers of the target.
 fn rank(difference: &Difference) -> (bool, u8, bool) {
     let of = match difference.key.whose.kind {
         "target" => 0,
@@ -72,7 +73,7 @@ fn rank(difference: &Difference) -> (bool, u8, bool) {
     if is_sure { (false, 0, false) } else { (true, of, is_culprit) }
 }
 
-/// How sure a change is, in a word.
+/// Returns the certainty of a change as a word.
 fn surety(difference: &Difference) -> &'static str {
     match difference.tested() {
         Some(tested) if tested.is_significant() => "sure",
@@ -82,7 +83,7 @@ fn surety(difference: &Difference) -> &'static str {
     }
 }
 
-/// Names, lengths and ticks of a side's recordings.
+/// Returns names, lengths and ticks of a side's recordings.
 fn recorded(recordings: &[Recorded]) -> String {
     let one = |one: &Recorded| {
         let ticks = if one.parts == 1 { "1 tick".to_owned() } else { format!("{} ticks", one.parts) };
@@ -173,12 +174,12 @@ fn owner(whose: &Whose) -> String {
     }
 }
 
-/// A number of a side in a unit that fits.
+/// Returns a number of a side in a fitting unit.
 fn shown(difference: &Difference, value: f64) -> String {
     words::number(of(difference, &unit_of(difference)), value)
 }
 
-/// The change with its interval.
+/// Returns the change with its interval.
 fn change(difference: &Difference, tested: &Tested) -> String {
     let ends = |bounded: &Bounded| Ends { value: bounded.value, low: bounded.low, high: bounded.high };
     let unit = unit_of(difference);
@@ -187,7 +188,7 @@ fn change(difference: &Difference, tested: &Tested) -> String {
     format!("{change} {interval}")
 }
 
-/// The change of what could not be tested.
+/// Returns the change of a difference that could not be tested.
 fn plain_change(difference: &Difference) -> String {
     let [Some(from), Some(to)] = &difference.sides else { return "–".to_owned() };
     let unit = unit_of(difference);
@@ -227,7 +228,7 @@ fn only(into: &mut dyn Write, style: &Style, all: &Comparison<'_>) -> io::Result
     Ok(())
 }
 
-/// Why numbers are not compared, most first.
+/// Writes the reasons why numbers are not compared, most frequent first.
 fn untested(into: &mut dyn Write, all: &Comparison<'_>) -> io::Result<()> {
     let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
     for difference in &all.diff.differences {

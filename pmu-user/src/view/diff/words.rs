@@ -1,4 +1,4 @@
-//! Differences in words: a side's number, a change, a chance.
+//! Differences in words: the number of a side, a change, a probability.
 
 use crate::{
     table::{metric::RUNQUEUE_CULPRIT, unit::Unit},
@@ -14,7 +14,7 @@ pub(in crate::view) struct Ends {
     pub(in crate::view) high: f64,
 }
 
-/// What is compared: names of its metric, basis and unit.
+/// Names of the metric, the basis and the unit of what is compared.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::view) struct Of<'a> {
     pub(in crate::view) metric: &'a str,
@@ -22,20 +22,20 @@ pub(in crate::view) struct Of<'a> {
     pub(in crate::view) unit: &'a str,
 }
 
-/// A number of a side in a unit that fits.
+/// Returns a number of a side in a fitting unit.
 pub(in crate::view) fn number(of: Of<'_>, value: f64) -> String {
     let Of { metric, basis, unit } = of;
     match (basis, unit) {
         ("share", _) => return percent(value),
         (_, "ns/s") if metric == RUNQUEUE_CULPRIT.name => return format!("{}/s", duration(value)),
-        // Time on CPUs a second: 1 is one CPU.
+        // CPU time per second: 1 is one CPU.
         (_, "ns/s") => return format!("{} CPU", three_digits(value / 1e9)),
         (_, unit) if unit == Unit::Ns.name() => return duration(value),
         (_, unit) if unit == Unit::Percent.name() => return format!("{} %", three_digits(value)),
         _ => {}
     }
     let number = if value.abs() < 1000.0 { three_digits(value) } else { count(value) };
-    // What is counted stands in the metric's name.
+    // The name of the metric includes what is counted.
     match (basis, unit) {
         ("per_second", _) => format!("{number} /s"),
         ("total", _) => number,
@@ -44,7 +44,7 @@ pub(in crate::view) fn number(of: Of<'_>, value: f64) -> String {
     }
 }
 
-/// The change, as a share of the first side where that is known, and its interval.
+/// Returns the change and its interval, as a share of the first side where that is known.
 pub(in crate::view) fn change(of: Of<'_>, difference: Ends, relative: Option<Ends>) -> (String, String) {
     if let Some(Ends { value, low, high }) = relative {
         let percent = |share: f64| {
@@ -53,14 +53,14 @@ pub(in crate::view) fn change(of: Of<'_>, difference: Ends, relative: Option<End
         };
         return (format!("{} %", percent(value)), format!("[{} – {}]", percent(low), percent(high)));
     }
-    // As far to either side.
+    // The interval is symmetric.
     let Ends { value, high, .. } = difference;
     let sign = if value < 0.0 { "−" } else { "+" };
     let shown = |value| number(of, value);
     (format!("{sign}{}", shown(value.abs())), format!("±{}", shown(high - value)))
 }
 
-/// A probability.
+/// Returns a probability as text.
 pub(in crate::view) fn chance(p: f64) -> String {
     if p < 0.0001 { "<0.0001".to_owned() } else { format!("{p:.4}") }
 }

@@ -1,6 +1,7 @@
-//! Firefox Profiler's processed profile, version 55 (github.com/firefox-devtools/profiler, docs-developer/processed-profile-format.md):
-//! a thread for each owner and sampling event, time off the CPU included, whose samples are the stacks of the whole run, all at its start, because a stack has no
-//! time; counters of the target and the host for each interval; gaps as markers.
+//! Firefox Profiler's processed profile, version 55 (github.com/firefox-devtools/profiler,
+//! docs-developer/processed-profile-format.md). It has a thread for each owner and sampling event, time off
+//! the CPU included. The samples of a thread are the stacks of the whole run, all at its start, because a
+//! stack has no time. Counters of the target and the host have a point for each interval. Gaps are markers.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -23,17 +24,17 @@ use crate::{
 };
 
 const VERSION: u32 = 55;
-/// Categories of frames, by their place in the list of the profile.
+/// Categories of frames, by their index in the profile's list.
 const CATEGORIES: [(&str, &str); 3] = [("Other", "grey"), ("User", "blue"), ("Kernel", "orange")];
 const USER: usize = 1;
 const KERNEL: usize = 2;
-/// Values of counters that are kept: the format wants each counter in one piece.
+/// Maximum number of counter values that are kept. The format requires each counter in one piece.
 const VALUES_MAX: usize = 1 << 20;
 
-/// Everything, until the run is over.
+/// Firefox export, which keeps everything until the run ends.
 #[derive(Default)]
 pub(super) struct Firefox {
-    /// Points of counters, by name, with their unit: when in ns, and what.
+    /// Points of counters, by name and unit: the time in ns, and the value.
     counters: BTreeMap<(String, String), Vec<(u64, f64)>>,
     values: usize,
 }
@@ -67,12 +68,13 @@ impl Firefox {
         Ok(())
     }
 
-    /// Those of the target and the host: a profile has no room for a track for each metric of each owner.
+    /// Adds the numbers of the target and the host. A profile has no room for a track for each metric of each
+    /// owner.
     fn numbers(&mut self, from_ns: u64, numbers: &mut Each<'_>) {
         for number in numbers.filter(|number| !matches!(number.whose, Attribution::Owner(_))) {
             let subject = series::subject(&number);
             for part in series::parts(&number) {
-                // An absent number is no value, and never 0.
+                // A missing number yields no value, never 0.
                 let Value::Known(known) = part.value.as_ref() else { continue };
                 let name = format!("{subject} {}", part.metric).trim_start().to_owned();
                 let points = self.counters.entry((name, words::text(part.unit))).or_default();
@@ -92,7 +94,7 @@ impl Firefox {
             let id = series::pid(Attribution::Owner(owner));
             for (event, (called, unit)) in stacks.events.iter().enumerate() {
                 let name = format!("{} · {called}", owner.in_words());
-                // Ids tell threads apart, and owners have the same in several lives.
+                // An id identifies a thread, but owners have the same id in several lives.
                 let tid = threads.len();
                 let pid = id.map_or_else(|| format!("0.{tid}"), |id| format!("{id}.{tid}"));
                 let mut thread = Thread::new(name, pid, tid);
@@ -110,7 +112,7 @@ impl Firefox {
     }
 }
 
-/// Milliseconds, which all times of a profile are in.
+/// Converts ns to milliseconds, the unit of all times of a profile.
 fn ms(ns: u64) -> f64 {
     ns as f64 / 1e6
 }
@@ -143,11 +145,11 @@ fn meta(header: &Header) -> Json {
     })
 }
 
-/// A counter and its points.
+/// Returns a counter and its points as JSON.
 fn counter((name, points): (&(String, String), &Vec<(u64, f64)>)) -> Json {
     let times: Vec<f64> = deltas(points.iter().map(|(at_ns, _)| ms(*at_ns)));
     json!({
-        // Of the categories that are drawn, the one of quantities an interval.
+        // Of the categories that are drawn, the one for quantities per interval.
         "name": name.0, "category": "Bandwidth", "description": format!("{} in {}", name.0, name.1),
         "pid": "0", "mainThreadIndex": 0,
         "samples": {
@@ -157,13 +159,13 @@ fn counter((name, points): (&(String, String), &Vec<(u64, f64)>)) -> Json {
     })
 }
 
-/// Each time since the one before.
+/// Returns each time as the difference from the previous one.
 fn deltas(times: impl Iterator<Item = f64>) -> Vec<f64> {
     let mut last = 0.0;
     times.map(|time| time - std::mem::replace(&mut last, time)).collect()
 }
 
-/// Gaps of the run, in order of time.
+/// Returns the gaps of the run, in order of time.
 fn markers(report: &Report) -> Vec<&GapReport> {
     let blind = report.tasks.iter().map(|tasks| &tasks.blind);
     let mut gaps: Vec<&GapReport> = blind.flat_map(|of| of.gaps.iter().chain(&of.others_gaps)).collect();
@@ -171,22 +173,22 @@ fn markers(report: &Report) -> Vec<&GapReport> {
     gaps
 }
 
-/// Columns of a thread while they are made.
+/// Columns of a thread under construction.
 struct Thread {
     name: String,
     pid: String,
     tid: usize,
     texts: Vec<String>,
     text_index: HashMap<String, usize>,
-    /// Functions, each with its file and category; a frame is one of them.
+    /// Functions, each with its file and category. A frame is one of them.
     functions: Vec<(usize, Option<usize>, usize)>,
     function_index: HashMap<(usize, Option<usize>, usize), usize>,
-    /// Stacks: the one that it goes on from, and its frame.
+    /// Stacks: the index of the stack that each one extends, and its frame.
     stacks: Vec<(Option<usize>, usize)>,
     stack_index: HashMap<(Option<usize>, usize), usize>,
     samples: Vec<Option<usize>>,
     weights: Vec<u64>,
-    /// Are they ns, not samples?
+    /// Whether the weights are ns, not samples.
     weighs_time: bool,
 }
 

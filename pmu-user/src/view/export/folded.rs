@@ -1,17 +1,18 @@
-//! Folded stacks: `owner;outermost;…;innermost value`, a stack a line, as flamegraph.pl, inferno and others read them.
+//! Folded stacks: `owner;outermost;…;innermost value`, one stack per line, as flamegraph.pl, inferno and
+//! others read them.
 
 use std::io::{self, Write};
 
 use super::{Export, Stacks, words};
 use crate::{metric::Frame, view::stage::Stage};
 
-/// What viewers colour as code of the kernel, and as inlined.
+/// Suffixes by which viewers colour kernel code and inlined code.
 const KERNEL: &str = "_[k]";
 const INLINED: &str = "_[i]";
 
-/// Samples of one event, or ns of time off the CPU.
+/// Export of the samples of one event, or of time off the CPU in ns.
 pub(super) struct Folded {
-    /// Its place in the plan; behind the last, time off the CPU.
+    /// Index of the event in the plan. The index behind the last one is time off the CPU.
     pub(super) event: usize,
 }
 
@@ -39,8 +40,8 @@ impl Export for Folded {
     }
 }
 
-/// A name between two semicolons. Readers look for counts at a line's end, and take two for the counts of two profiles: a name must not
-/// end as a count does.
+/// Returns a name that stands between two semicolons. Readers look for counts at the end of a line, and take
+/// two of them for the counts of two profiles. A name must therefore not end as a count does.
 fn word(name: &str) -> String {
     let mut word = name.replace(';', ":");
     let last = word.rsplit(' ').next().unwrap_or_default();

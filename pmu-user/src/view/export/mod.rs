@@ -1,5 +1,5 @@
-//! Exports: reports in the formats of other tools. Each is one file; none computes anything. Names of others come out as on a terminal,
-//! and never as what a format would take for its own syntax.
+//! Exports: reports in the formats of other tools. Each format is one file and computes nothing. Names chosen
+//! by others are escaped as on a terminal, and never come out as syntax of the format.
 
 mod firefox;
 mod folded;
@@ -27,61 +27,61 @@ use crate::{
     plan::Sampling,
 };
 
-/// Takes the stages of a run, and writes what they say in one format.
+/// Consumer of the stages of a run, which writes them in one format.
 pub(super) trait Export {
-    /// Takes one.
+    /// Takes one stage of a run.
     fn stage(&mut self, into: &mut dyn Write, stage: Stage<'_>) -> io::Result<()>;
 }
 
 /// An export that has begun.
 pub struct Exporter(pub(super) Box<dyn Export>);
 
-/// What an export is made of.
+/// Data that an export is made from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MadeOf {
-    /// Stacks of samples, of the whole run: there must be some.
+    /// Stacks of samples of the whole run. At least one is required.
     Stacks,
-    /// Numbers of intervals, each a tick of the recording unless told otherwise; and stacks, where there are any.
+    /// Numbers of intervals, by default one tick of the recording each, and stacks where there are any.
     Intervals,
-    /// Numbers, in the intervals that a report would have unless told otherwise.
+    /// Numbers, by default in the intervals of a report.
     Numbers,
 }
 
-/// Whether an export is of one sampling event.
+/// Sampling events that an export covers: one or all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Events {
-    /// Of one, or of [`OFF_CPU_TIME`].
+    /// One event, or [`OFF_CPU_TIME`].
     One,
-    /// Of all.
+    /// All sampling events.
     All,
 }
 
-/// What a format writes.
+/// Kind of content that a format writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     /// Lines of text.
     Lines,
     /// A JSON document.
     Json,
-    /// Bytes, which are nothing for a terminal.
+    /// Bytes, unfit for a terminal.
     Binary,
 }
 
 /// A format of other tools.
 #[derive(Clone, Copy, Debug)]
 pub struct ExportFormat {
-    /// Its name on the command line.
+    /// Name on the command line.
     pub name: &'static str,
-    /// What it is made of.
+    /// Data that the export is made from.
     pub made_of: MadeOf,
-    /// Is it of one sampling event?
+    /// Sampling events that the export covers.
     pub events: Events,
-    /// What it writes.
+    /// Kind of content that the format writes.
     pub content: Content,
     begin: fn(event: usize) -> Box<dyn Export>,
 }
 
-/// Formats of other tools: a new one is a file and a row here.
+/// Formats of other tools. A new format is a file and a row here.
 static FORMATS: &[ExportFormat] = &[
     ExportFormat {
         name: "folded",
@@ -136,44 +136,45 @@ static FORMATS: &[ExportFormat] = &[
 ];
 
 impl ExportFormat {
-    /// Names of all.
+    /// Returns the names of all formats.
     pub fn names() -> impl Iterator<Item = &'static str> {
         FORMATS.iter().map(|format| format.name)
     }
 
-    /// The format of this name, if there is one.
+    /// Returns the format of this name, if there is one.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         FORMATS.iter().find(|format| format.name == name).copied()
     }
 
-    /// Begins an export; `event` is the sampling event's place in the plan, where it is of one, and behind the last [`OFF_CPU_TIME`].
+    /// Begins an export. `event` is the index of the sampling event in the plan, if the export is of one
+    /// event. The index behind the last one is [`OFF_CPU_TIME`].
     #[must_use]
     pub fn begin(self, event: usize) -> Exporter {
         Exporter((self.begin)(event))
     }
 }
 
-/// Events that took samples.
+/// Returns the events that took samples.
 fn events(header: &Header) -> &[Sampling] {
     header.tasks.as_ref().map_or(&[], |tasks| &tasks.plan.sampling)
 }
 
-/// A number as formats that know no other take it.
+/// Returns a number as `i64`, for fields that hold only signed numbers.
 fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// What the time of tasks that block is called as an event: as perf does it (tools/perf/util/off_cpu.h).
+/// Event name of the time of tasks that block, as in perf (tools/perf/util/off_cpu.h).
 pub const OFF_CPU_TIME: &str = "offcpu-time";
 
-/// Stacks with a value for each of some events: samples, and of [`OFF_CPU_TIME`] ns.
+/// Stacks with a value for each event: samples, or ns for [`OFF_CPU_TIME`].
 pub(super) struct Stacks<'a> {
-    /// What each event is called, and the unit of its values.
+    /// Name of each event, and the unit of its values.
     pub(super) events: Vec<(String, &'static str)>,
     /// Stacks, each with its values by event.
     pub(super) rows: Vec<(&'a HotStack, Vec<u64>)>,
-    /// The same, by the lines of their frames.
+    /// Same stacks, by the source lines of their frames.
     pub(super) lined: Vec<Lined<'a>>,
 }
 
@@ -192,12 +193,12 @@ pub(super) type LinedFrame<'a> = (&'a Frame, Option<&'a Arc<Line>>);
 /// Key of an instruction: whether it is the kernel's, and its frames with their lines.
 type Instruction = (bool, Vec<(Frame, Option<Arc<Line>>)>);
 
-/// The first event that tallies are of, and what of a tally is its value.
+/// Index of the first event that the tallies cover, and the function that takes the value from a tally.
 type Valued = (usize, fn(&WeightedSamples) -> u64);
 
 impl<'a> Lined<'a> {
-    /// Frames, innermost first, each with its line; in one list those of one instruction, which are inlined in the last of them; and
-    /// whether it is the kernel's.
+    /// Returns the frames, innermost first, each with its line, and whether they are the kernel's. Frames of
+    /// one instruction share a list: all but the last are inlined into the last.
     pub(super) fn instructions(&self) -> impl Iterator<Item = (Vec<LinedFrame<'a>>, bool)> {
         let (lines, kernel) = (self.lines, self.stack.kernel);
         let frames = self.stack.frames.iter().enumerate();
@@ -213,7 +214,8 @@ impl<'a> Lined<'a> {
 }
 
 impl<'a> Stacks<'a> {
-    /// Those of a report, of all sampling events and, if stacks of tasks that block were taken, of their time.
+    /// Returns the stacks of a report, of all sampling events. Stacks of tasks that block are included with
+    /// their time, if they were taken.
     pub(super) fn of(header: &Header, report: &'a Report) -> Self {
         let mut events: Vec<(String, &'static str)> =
             events(header).iter().map(|event| (words::text(&event.event), "samples")).collect();
@@ -245,11 +247,11 @@ impl<'a> Stacks<'a> {
         Self { events, rows, lined }
     }
 
-    /// The same.
+    /// Returns the stacks of a report, as `Self::of` does.
     ///
     /// # Errors
     ///
-    /// There is none: what other tools are given is never empty.
+    /// The report has none: other tools never receive an empty export.
     fn some(header: &Header, report: &'a Report) -> io::Result<Self> {
         let stacks = Self::of(header, report);
         if stacks.rows.is_empty() {
@@ -259,7 +261,7 @@ impl<'a> Stacks<'a> {
     }
 }
 
-/// Were stacks of tasks that block taken?
+/// Returns whether stacks of tasks that block were taken.
 #[must_use]
 pub fn takes_off_cpu_stacks(header: &Header) -> bool {
     header.tasks.as_ref().is_some_and(|tasks| tasks.plan.takes_off_cpu_stacks())

@@ -1,8 +1,8 @@
-//! Tables of which each row is written once, as profiles have them.
+//! Tables that hold each row once, as profiles require.
 
 use std::{collections::HashMap, hash::Hash};
 
-/// Rows that are each written once, and what they are called by: their place, or that plus one.
+/// Table of rows, each written once and referenced by its index, or by the index plus one.
 pub(super) struct Once<K, T> {
     pub(super) list: Vec<T>,
     index: HashMap<K, usize>,
@@ -13,7 +13,7 @@ impl<K: Eq + Hash, T> Once<K, T> {
         Self { list: Vec::new(), index: HashMap::new() }
     }
 
-    /// The row's place, if it is there.
+    /// Returns the index of the row, if it is present.
     pub(super) fn find(&self, key: &K) -> Option<usize> {
         self.index.get(key).copied()
     }
@@ -26,7 +26,7 @@ impl<K: Eq + Hash, T> Once<K, T> {
 }
 
 impl<K: Eq + Hash + Clone, T> Once<K, T> {
-    /// The row's place; one that is not there yet is made.
+    /// Returns the index of the row. A missing row is added.
     pub(super) fn place(&mut self, key: K, row: impl FnOnce() -> T) -> usize {
         self.find(&key).unwrap_or_else(|| self.add(key, row()))
     }

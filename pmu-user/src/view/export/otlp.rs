@@ -1,5 +1,6 @@
-//! OTLP's profiles, which are in development (opentelemetry-proto 1.10, profiles/v1development): a resource for each owner, and for it a
-//! profile for each sampling event, whose values are samples, and one for time off the CPU.
+//! OTLP profiles, which are in development (opentelemetry-proto 1.10, profiles/v1development). Each owner has
+//! a resource. A resource has a profile for each sampling event, with samples as values, and one for time off
+//! the CPU.
 
 mod dictionary;
 mod message;
@@ -30,7 +31,7 @@ use crate::{
     },
 };
 
-/// All sampling events.
+/// Export of all sampling events.
 pub(super) struct Otlp;
 
 impl Export for Otlp {
@@ -41,14 +42,15 @@ impl Export for Otlp {
     }
 }
 
-/// The request that exports the stacks of a report of the run that `header` describes; `None` if it has none.
+/// Returns the request that exports the stacks of a report of the run that `header` describes. Returns `None`
+/// if it has no stacks.
 #[must_use]
 pub fn profiles(header: &Header, report: &Report) -> Option<Vec<u8>> {
     let stacks = Stacks::of(header, report);
     (!stacks.rows.is_empty()).then(|| request(header, report, &stacks).encode_to_vec())
 }
 
-/// An owner's samples by event, and what is said of it.
+/// Samples of an owner by event, and the attributes of its resource.
 struct Of {
     attributes: Vec<KeyValue>,
     samples: Vec<Vec<Sample>>,
@@ -90,13 +92,14 @@ fn request(header: &Header, report: &Report, stacks: &Stacks<'_>) -> Request {
     Request { resource_profiles: resource_profiles.collect(), dictionary: Some(tables.finish()) }
 }
 
-/// A profile of one event without samples: its place in the plan, behind the last of which is time off the CPU.
+/// Returns the profile of one event, without samples. `at` is its index in the plan. The index behind the
+/// last one is time off the CPU.
 fn profile(tables: &mut Tables, (at, event): (usize, &str), header: &Header, report: &Report) -> Profile {
     let (from_ns, length_ns) = report.tasks.as_ref().map_or((0, 0), |tasks| (tasks.from_ns, tasks.length_ns));
     let (sample_type, period_type, period) = match events(header).get(at) {
         None => (tables.value_type(event, "nanoseconds"), tables.value_type(event, "nanoseconds"), 1),
         Some(sampling) => {
-            // Readers know profiles of time by this name, whichever clock it was.
+            // Readers recognise profiles of time by this name, regardless of the clock.
             let (kind, unit) = match sampling.counts {
                 Counts::WallNs => ("cpu", "nanoseconds"),
                 Counts::Cycles | Counts::Occurrences => (event, "count"),
@@ -116,7 +119,7 @@ fn profile(tables: &mut Tables, (at, event): (usize, &str), header: &Header, rep
     }
 }
 
-/// How far the samples of an event can be trusted, on all CPUs together.
+/// Returns attributes on how far the samples of an event can be trusted, over all CPUs.
 fn quality(tables: &mut Tables, event: &str, report: &Report) -> Vec<i32> {
     let samples = report.tasks.iter().flat_map(|tasks| &tasks.quality.samples);
     let samples = samples.filter(|samples| event != OFF_CPU_TIME && words::text(&samples.event) == event);
@@ -130,7 +133,8 @@ fn quality(tables: &mut Tables, event: &str, report: &Report) -> Vec<i32> {
     told.into_iter().map(|(key, count)| tables.attribute(&key, Told::Number(signed(count)))).collect()
 }
 
-/// What owners of one resource have in common: a cgroup its target, as it is called when it is scraped, a thread its process.
+/// Returns what the owners of one resource share: for a cgroup the name of its target when scraped, for a
+/// thread its process.
 fn whose(owner: &Owner) -> String {
     match owner {
         Owner::Thread { pid, .. } => format!("pid {pid}"),
@@ -139,7 +143,8 @@ fn whose(owner: &Owner) -> String {
     }
 }
 
-/// What is said of an owner's resource, in the words of OpenTelemetry's semantic conventions where they have any.
+/// Returns the attributes of an owner's resource. Keys follow OpenTelemetry's semantic conventions where
+/// these define one.
 fn resource(header: &Header, whose: &str, owner: &Owner) -> Vec<KeyValue> {
     let comm = match owner {
         Owner::Process { name, .. }
@@ -155,7 +160,7 @@ fn resource(header: &Header, whose: &str, owner: &Owner) -> Vec<KeyValue> {
     ];
     all.extend(comm.map(|comm| KeyValue::text("process.executable.name", &comm)));
     if let Owner::Process { pid, .. } | Owner::Thread { pid, .. } = owner {
-        // An id of another namespace is in the owner's words.
+        // An id of another namespace is part of the owner's words.
         let pid = Id::of(*pid).here().map(|pid| KeyValue::number("process.pid", pid.into()));
         all.extend(pid);
     }
@@ -181,7 +186,7 @@ fn resource(header: &Header, whose: &str, owner: &Owner) -> Vec<KeyValue> {
     all
 }
 
-/// Which thread of a process a sample is of, where threads are told apart.
+/// Returns the attributes of the thread of a sample, where threads are distinguished.
 fn thread(tables: &mut Tables, owner: &Owner) -> Vec<i32> {
     let Owner::Thread { tid, name, .. } = owner else { return Vec::new() };
     let id = Id::of(*tid).here().map(|tid| tables.attribute("thread.id", Told::Number(tid.into())));
@@ -189,7 +194,7 @@ fn thread(tables: &mut Tables, owner: &Owner) -> Vec<i32> {
     id.into_iter().chain([name]).collect()
 }
 
-/// What tells a profile apart from all others: of a host and run, a time, an owner, and an event.
+/// Returns the id that distinguishes a profile from all others, by host, run, time, owner and event.
 fn id(header: &Header, time_unix_nano: u64, whose: &str, event: usize) -> Vec<u8> {
     let half = |half: u8| {
         let mut hasher = DefaultHasher::new();

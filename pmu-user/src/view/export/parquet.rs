@@ -1,5 +1,5 @@
-//! Parquet: a long table, a row for each value of each number and interval, with the columns of CSV under units of their own. Row groups
-//! are written as they fill.
+//! Parquet: a long table with a row for each value of each number and interval. It has the columns of CSV
+//! under their own units. Row groups are written as they fill.
 
 use std::{
     io::{self, Write},
@@ -30,7 +30,7 @@ use crate::{
     view::{columnar::Group, stage::Stage, words::kind},
 };
 
-/// Columns, in the order in which [`Rows::write`] writes them. Text is UTF-8; what is not known is null.
+/// Columns, in the order in which [`Rows::write`] writes them. Text is UTF-8, and an unknown value is null.
 const SCHEMA: &str = "message pmbpf {
     required int64 time_ns;
     required int64 dt_ns;
@@ -55,16 +55,16 @@ const SCHEMA: &str = "message pmbpf {
     optional binary systemd_unit (UTF8);
     optional binary job (UTF8);
 }";
-/// Rows of a row group.
+/// Number of rows of a row group.
 const ROWS_MAX: usize = 1 << 16;
 
-/// A table that is being written.
+/// Table that is being written.
 #[derive(Default)]
 pub(super) struct Parquet {
-    /// What was written and has not been passed on.
+    /// Writer with the bytes that have not been passed on.
     writer: Option<SerializedFileWriter<Vec<u8>>>,
     rows: Rows,
-    /// What the host is called.
+    /// Name of the host.
     host: ByteArray,
 }
 
@@ -121,7 +121,7 @@ impl Parquet {
         })
     }
 
-    /// Writes the rows that have come as a row group.
+    /// Writes the buffered rows as a row group.
     fn group(&mut self, into: &mut dyn Write) -> io::Result<()> {
         let (rows, Some(writer)) = (std::mem::take(&mut self.rows), &mut self.writer) else { return Ok(()) };
         if rows.time_ns.is_empty() {
@@ -151,7 +151,7 @@ struct Rows {
     status: Vec<ByteArray>,
     reason: Vec<Option<ByteArray>>,
     host: Vec<ByteArray>,
-    /// Of owners that are cgroups: where they are, and whose, as [`COLUMNS`].
+    /// Path and identity of owners that are cgroups, as in [`COLUMNS`].
     path: Vec<Option<ByteArray>>,
     identity: [Vec<Option<ByteArray>>; COLUMNS.len()],
 }
@@ -212,7 +212,7 @@ impl Rows {
     }
 }
 
-/// Where an owner that is a cgroup is, and whose it is.
+/// Returns the path and the identity of an owner that is a cgroup.
 fn cgroup(whose: Attribution<'_>) -> (Option<ByteArray>, [Option<ByteArray>; COLUMNS.len()]) {
     let Attribution::Owner(Owner::Cgroup { path, identity, .. }) = whose else { return Default::default() };
     let text = |name: &Untrusted| ByteArray::from(name.terminal().as_ref());

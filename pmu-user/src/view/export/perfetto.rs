@@ -1,5 +1,6 @@
-//! Perfetto's trace: a counter track for each owner and metric, whose value is that of the interval which begins there, and gaps as
-//! slices on a track a CPU. Packets are written as intervals come; what is kept is a track's id.
+//! Perfetto's trace: a counter track for each owner and metric, and gaps as slices on one track per CPU. The
+//! value of a counter is that of the interval that begins there. Packets are written as intervals arrive.
+//! Only the ids and last values of tracks are kept.
 
 mod message;
 
@@ -20,25 +21,25 @@ use crate::{
     view::stage::Stage,
 };
 
-/// Clocks by their numbers (`BuiltinClock`): the one of traces, and the time of day.
+/// Clock numbers (`BuiltinClock`): the clock of traces and the time of day.
 const BOOTTIME: u32 = 6;
 const REALTIME: u32 = 1;
 /// Kinds of `TrackEvent`.
 const SLICE_BEGIN: i32 = 1;
 const SLICE_END: i32 = 2;
 const COUNTER: i32 = 4;
-/// All packets are of one writer.
+/// Sequence id of the only writer of packets.
 const SEQUENCE: u32 = 1;
 
-/// Numbers of every interval.
+/// Export of the numbers of every interval.
 #[derive(Default)]
 pub(super) struct Perfetto {
     started_ns: u64,
-    /// Tracks by who they are of and what they show.
+    /// Track ids, by what they belong to and by name.
     tracks: HashMap<(String, String), u64>,
-    /// The last value on each, and where its interval ends.
+    /// Last value on each track, and the end of its interval.
     last: HashMap<u64, (f64, u64)>,
-    /// Ends of the last slices, by CPU: slices of a track may not overlap.
+    /// Ends of the last slices, by CPU. Slices of a track may not overlap.
     ends: HashMap<u32, u64>,
 }
 
@@ -53,13 +54,13 @@ impl Export for Perfetto {
             Stage::Whole { report, intervals: 0, .. } => [self.interval(report), self.end()].concat(),
             Stage::Whole { .. } => self.end(),
         };
-        // A trace is its packets, one after the other.
+        // A trace is a sequence of packets.
         into.write_all(&Trace { packet: packets }.encode_to_vec())
     }
 }
 
 impl Perfetto {
-    /// The clock of the trace is the time of day.
+    /// Returns the clock snapshot. The clock of the trace is the time of day.
     fn clocks(&self) -> TracePacket {
         let at = |clock_id| Clock { clock_id: Some(clock_id), timestamp: Some(self.started_ns) };
         let clock_snapshot = Some(ClockSnapshot { clocks: vec![at(BOOTTIME), at(REALTIME)] });
@@ -72,7 +73,7 @@ impl Perfetto {
             for number in numbers {
                 let (whose, subject) = (series::whose(number.whose), series::subject(&number));
                 for part in series::parts(&number) {
-                    // An absent number is no value, and never 0.
+                    // A missing number yields no value, never 0.
                     let Value::Known(known) = part.value.as_ref() else { continue };
                     let name = format!("{subject} {}", part.metric);
                     let track = self.track(&whose, name.trim_start(), Some(part.unit), &mut packets);
@@ -89,7 +90,8 @@ impl Perfetto {
         packets
     }
 
-    /// Counters keep their values until the next one, the last ones until their intervals end.
+    /// Returns the packets that end the counters. A counter keeps its value until the next one, and the last
+    /// value until its interval ends.
     fn end(&self) -> Vec<TracePacket> {
         let mut last: Vec<_> = self.last.iter().collect();
         last.sort_unstable_by_key(|(track, _)| **track);
@@ -145,7 +147,8 @@ impl Perfetto {
         }
     }
 
-    /// A track below that of whom it is of; of a counter if it has a unit. Both are described before they are used.
+    /// Returns the id of a track below the track that it belongs to. A track with a unit is a counter. Both
+    /// tracks are described before they are used.
     fn track(&mut self, of: &str, name: &str, unit: Option<&str>, packets: &mut Vec<TracePacket>) -> u64 {
         let parent = self.described((of, ""), packets, |uuid| TrackDescriptor {
             uuid: Some(uuid),

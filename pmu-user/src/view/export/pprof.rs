@@ -1,5 +1,5 @@
-//! pprof's profile.proto, compressed as its readers expect: a sample type for each sampling event, whose values are samples, and one for time
-//! off the CPU; whose they are as labels.
+//! pprof's profile.proto, compressed as its readers expect. It has a sample type for each sampling event,
+//! with samples as values, and one for time off the CPU. Owners are labels.
 
 mod message;
 
@@ -21,7 +21,7 @@ use crate::{
     view::{stage::Stage, words::kind},
 };
 
-/// All sampling events.
+/// Export of all sampling events.
 pub(super) struct Pprof;
 
 impl Export for Pprof {
@@ -57,7 +57,7 @@ fn profile(header: &Header, report: &Report, stacks: &Stacks<'_>) -> Profile {
     }
 }
 
-/// What an event counts from one sample to the next.
+/// Returns the unit in which an event counts from one sample to the next.
 const fn unit(event: &Sampling) -> &'static str {
     match event.counts {
         Counts::WallNs => "nanoseconds",
@@ -65,7 +65,7 @@ const fn unit(event: &Sampling) -> &'static str {
     }
 }
 
-/// What made the profile, where, and what is missing in it.
+/// Returns the comments: what made the profile, where, and what is missing in it.
 fn comments(header: &Header, report: &Report) -> Vec<String> {
     let machine = &header.machine;
     let host = [format!("host {}", machine.host.terminal()), format!("kernel {}", machine.kernel.terminal())];
@@ -85,7 +85,7 @@ fn comments(header: &Header, report: &Report) -> Vec<String> {
     std::iter::once(words::exporter(header)).chain(host).chain(events).chain(coverage).chain(losses).collect()
 }
 
-/// Whose a cgroup is, as labels.
+/// Returns the identity of a cgroup as labels.
 fn identity(owner: &Owner) -> Vec<(&'static str, String)> {
     let Owner::Cgroup { identity: Some(identity), .. } = owner else { return Vec::new() };
     let (container, pod) = (identity.container.as_ref(), identity.pod.as_ref());
@@ -100,7 +100,7 @@ fn identity(owner: &Owner) -> Vec<(&'static str, String)> {
     labels.into_iter().filter_map(|(key, text)| Some((key, text?.terminal().into_owned()))).collect()
 }
 
-/// Tables of a profile while it is made. Ids begin with 1; 0 is none.
+/// Tables of a profile under construction. Ids begin with 1, and 0 means none.
 struct Builder {
     texts: Once<String, String>,
     mappings: Once<(String, String), Mapping>,
@@ -111,7 +111,7 @@ struct Builder {
 impl Builder {
     fn new() -> Self {
         let mut texts = Once::new();
-        // The format wants the empty text first.
+        // The format requires the empty text first.
         texts.add(String::new(), String::new());
         Self { texts, mappings: Once::new(), functions: Once::new(), locations: Once::new() }
     }
@@ -155,14 +155,14 @@ impl Builder {
             .map(|(key, text)| Label { key: self.text(key), text: self.text(text), number: 0 })
             .collect();
         for (key, id) in id {
-            // An id of another namespace is in the owner's words.
+            // An id of another namespace is part of the owner's words.
             let Some(id) = Id::of(id).here() else { continue };
             labels.push(Label { key: self.text(key), text: 0, number: id.into() });
         }
         labels
     }
 
-    /// An instruction: a function, and before it those that are inlined there, the innermost first.
+    /// Returns an instruction: a function, preceded by the functions inlined there, innermost first.
     fn location(&mut self, frames: &[LinedFrame<'_>], is_kernel: bool) -> u64 {
         let key = frames.iter().map(|&(frame, line)| (frame.clone(), line.cloned())).collect();
         let key = (is_kernel, key);
@@ -186,7 +186,7 @@ impl Builder {
         self.locations.add(key, location) as u64 + 1
     }
 
-    /// The file that a frame's code is in; 0 if it is not known. Addresses in it are offsets.
+    /// Returns the file that holds a frame's code, or 0 if it is not known. Addresses in it are offsets.
     fn mapping(&mut self, frame: &Frame, is_kernel: bool) -> u64 {
         let file = match words::file(frame) {
             Some(path) => path.terminal().into_owned(),
@@ -210,13 +210,14 @@ impl Builder {
             memory_limit: 0,
             filename: self.text(&key.0),
             build_id: self.text(&key.1),
-            // What could be named is named already.
+            // Everything that can be named is named already.
             has_functions: true,
         };
         self.mappings.add(key, mapping) as u64 + 1
     }
 
-    /// A function in a source file, if that is known. Which program it is part of, the mapping says.
+    /// Returns a function in a source file, if that is known. The program that it is part of is in the
+    /// mapping.
     fn function(&mut self, frame: &Frame, line: Option<&Arc<drain::Line>>) -> u64 {
         let name = self.text(&words::code(frame));
         let filename = self.text(&words::source(line).unwrap_or_default());

@@ -1,5 +1,5 @@
-//! Numbers of a report as values: of a distribution, its count, sum, quantiles and maximum. What formats with a time axis draw, and
-//! tables hold.
+//! Numbers of a report as values, for formats with a time axis and for tables. A distribution has a count, a
+//! sum, quantiles and a maximum.
 
 use std::borrow::Cow;
 
@@ -16,15 +16,15 @@ use crate::{
 
 /// A value of a number.
 pub(super) struct Part<'r> {
-    /// Its metric, and which part of a distribution it is.
+    /// Metric, with the name of the part of a distribution.
     pub(super) metric: String,
-    /// Unit.
+    /// Unit of the value.
     pub(super) unit: &'r str,
-    /// What is known.
+    /// Value, or the reason why it is missing.
     pub(super) value: Cow<'r, Value>,
 }
 
-/// The values of a number.
+/// Returns the values of a number.
 pub(super) fn parts<'r>(number: &Number<'r>) -> Vec<Part<'r>> {
     let metric = super::words::text(&number.metric);
     let unit = number.unit;
@@ -48,7 +48,7 @@ pub(super) fn parts<'r>(number: &Number<'r>) -> Vec<Part<'r>> {
     }
 }
 
-/// Whose a number is, in words: `total`, `host`, or an owner.
+/// Returns the owner of a number in words: `total`, `host`, or an owner.
 pub(super) fn whose(whose: Attribution<'_>) -> String {
     match whose {
         Attribution::Host => "host".to_owned(),
@@ -57,7 +57,7 @@ pub(super) fn whose(whose: Attribution<'_>) -> String {
     }
 }
 
-/// The process that an owner is or is part of, if it has an id here.
+/// Returns the id of the process that an owner is or is part of, if it has an id here.
 pub(super) fn pid(whose: Attribution<'_>) -> Option<u32> {
     match whose {
         Attribution::Owner(Owner::Process { pid, .. } | Owner::Thread { pid, .. }) => Id::of(*pid).here(),
@@ -65,7 +65,8 @@ pub(super) fn pid(whose: Attribution<'_>) -> Option<u32> {
     }
 }
 
-/// What a number is about, in words: kind, name and part; empty for CPUs. Of a wait, who had the CPU.
+/// Returns the subject of a number in words: kind, name and part, or nothing for CPUs. For a wait, returns
+/// the culprit that had the CPU.
 pub(super) fn subject(number: &Number<'_>) -> String {
     if let Some(culprit) = number.details.culprit {
         let kind = words::culprit(culprit);

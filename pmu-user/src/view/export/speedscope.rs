@@ -1,5 +1,5 @@
-//! speedscope's file format (<https://www.speedscope.app/file-format-schema.json>): a sampled profile for each event, time off the CPU included, whose stacks
-//! begin with their owner.
+//! speedscope's file format (<https://www.speedscope.app/file-format-schema.json>): a sampled profile for
+//! each event, time off the CPU included. Stacks begin with their owner.
 
 use std::{
     collections::HashMap,
@@ -13,7 +13,7 @@ use crate::{drain::Header, view::stage::Stage};
 
 const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
 
-/// All sampling events.
+/// Export of all sampling events.
 pub(super) struct Speedscope;
 
 #[derive(Serialize)]
@@ -71,7 +71,7 @@ fn file(header: &Header, stacks: &Stacks<'_>) -> File {
         let (weights, samples): (Vec<u64>, Vec<Vec<usize>>) =
             hit.filter(|(weight, _)| *weight > 0).map(|(weight, frames)| (weight, frames.clone())).unzip();
         let end_value = weights.iter().copied().fold(0, u64::saturating_add);
-        // Of samples, speedscope wants no unit.
+        // For samples, speedscope expects no unit.
         let unit = if *unit == "samples" { "none" } else { unit };
         Profile { kind: "sampled", name: name.clone(), unit, start_value: 0, end_value, samples, weights }
     };
@@ -85,7 +85,7 @@ fn file(header: &Header, stacks: &Stacks<'_>) -> File {
     }
 }
 
-/// Each frame once.
+/// Table that holds each frame once.
 #[derive(Default)]
 struct Frames {
     list: Vec<Frame>,
@@ -93,7 +93,7 @@ struct Frames {
 }
 
 impl Frames {
-    /// A stack, its owner before its outermost frame.
+    /// Returns a stack, with its owner before its outermost frame.
     fn of(&mut self, lined: &Lined<'_>) -> Vec<usize> {
         let owner = self.index(Frame { name: lined.stack.owner.in_words(), file: None, line: None });
         let lines = lined.lines.iter().map(Option::as_ref);

@@ -1,4 +1,4 @@
-//! What code and owners are called in formats of other tools.
+//! Names of code and owners in formats of other tools.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use crate::{
     view::words::started_at,
 };
 
-/// What the kernel is called as a file.
+/// File name of the kernel.
 pub(super) const KERNEL: &str = "[kernel.kallsyms]";
 
-/// Code of a stack: a function, or where it would be.
+/// Returns the code of a frame: a function, or its location.
 pub(super) fn code(frame: &Frame) -> String {
     match frame {
         Frame::Function { name, .. } => name.terminal().into_owned(),
@@ -26,7 +26,7 @@ pub(super) fn code(frame: &Frame) -> String {
     }
 }
 
-/// File that a frame's code is in; `None` for the kernel's own, and where it is not known.
+/// Returns the file that holds a frame's code, or `None` for the kernel's own code and where it is not known.
 pub(super) const fn file(frame: &Frame) -> Option<&Untrusted> {
     match frame {
         Frame::Function { module, .. } => module.as_ref(),
@@ -35,27 +35,27 @@ pub(super) const fn file(frame: &Frame) -> Option<&Untrusted> {
     }
 }
 
-/// The path of the file that a line is in.
+/// Returns the path of the file that a line is in.
 pub(super) fn source(line: Option<&Arc<Line>>) -> Option<String> {
     line.map(|line| line.file.terminal().into_owned())
 }
 
-/// Frames of a stack, outermost first, each with whether it is the kernel's.
+/// Returns the frames of a stack, outermost first, each with whether it is the kernel's.
 pub(super) fn outermost_first(stack: &HotStack) -> impl Iterator<Item = (&Frame, bool)> {
     stack.frames.iter().enumerate().rev().map(|(at, frame)| (frame, at < stack.kernel))
 }
 
-/// Text that a recording brings, as it may be shown.
+/// Returns text from a recording in a form that is safe to show.
 pub(super) fn text(text: &str) -> String {
     Untrusted::from(text).terminal().into_owned()
 }
 
-/// What made an export.
+/// Returns the name and version of the exporter.
 pub(super) fn exporter(header: &Header) -> String {
     format!("pmbpf {}", text(&header.version))
 }
 
-/// A run: its host, and when it started.
+/// Returns the name of a run: its host and start time.
 pub(super) fn run(header: &Header) -> String {
     format!("{} {}", header.machine.host.terminal(), started_at(header.started_unix_ns))
 }

@@ -1,17 +1,18 @@
-//! Which of our formats a client wants most (RFC 9110, 12.5.1).
+//! Selection of the format that a client prefers (RFC 9110, 12.5.1).
 
 use super::Exposition;
 
-/// The format of highest weight; of equals the one that carries most. `None` if no media type is one of ours.
+/// Returns the format of highest weight, and of equals the one that carries most. Returns `None` if no media
+/// type matches a format.
 pub(super) fn best(accept: &str) -> Option<Exposition> {
     let wanted = |format: &Exposition| accept.split(',').filter_map(|range| weight(range, *format)).max();
     let all = Exposition::ALL.into_iter().filter_map(|format| Some((wanted(&format)?, format)));
-    // Of equals `max_by_key` gives the last.
+    // Of equals, `max_by_key` returns the last.
     let best = all.rev().max_by_key(|(weight, _)| *weight);
     best.filter(|(weight, _)| *weight > 0).map(|(_, format)| format)
 }
 
-/// The weight of a media range in thousandths, if it is one that this format is of.
+/// Returns the weight of a media range in thousandths, if it matches the format.
 fn weight(range: &str, format: Exposition) -> Option<u32> {
     let mut parts = range.split(';').map(str::trim);
     let kind = parts.next()?.to_ascii_lowercase();

@@ -1,5 +1,5 @@
-//! Messages of Prometheus' metrics.proto (github.com/prometheus/client_model, io/prometheus/client): their fields that we write, under
-//! their numbers.
+//! Messages of Prometheus' metrics.proto (github.com/prometheus/client_model, io/prometheus/client): the
+//! fields written here, under their numbers.
 
 use prost::Message;
 
@@ -9,7 +9,7 @@ pub(super) struct MetricFamily {
     pub(super) name: Option<String>,
     #[prost(string, optional, tag = "2")]
     pub(super) help: Option<String>,
-    /// [`COUNTER`], [`GAUGE`] or [`HISTOGRAM`].
+    /// Kind: [`COUNTER`], [`GAUGE`] or [`HISTOGRAM`].
     #[prost(int32, optional, tag = "3")]
     pub(super) kind: Option<i32>,
     #[prost(message, repeated, tag = "4")]
@@ -56,7 +56,7 @@ pub(super) struct Counter {
     pub(super) created: Option<Timestamp>,
 }
 
-/// Of google.protobuf.
+/// Timestamp of google.protobuf.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub(super) struct Timestamp {
     #[prost(int64, tag = "1")]
@@ -65,7 +65,7 @@ pub(super) struct Timestamp {
     pub(super) nanos: i32,
 }
 
-/// Classic buckets, and native ones.
+/// Histogram with classic and native buckets.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Histogram {
     #[prost(uint64, optional, tag = "1")]

@@ -1,5 +1,5 @@
-//! Series in the formats that servers of metrics scrape (prometheus.io/docs/instrumenting/exposition_formats, and OpenMetrics 1.0): text,
-//! and Protocol Buffers, which alone carry native histograms.
+//! Series in the formats that metrics servers scrape (prometheus.io/docs/instrumenting/exposition_formats,
+//! and OpenMetrics 1.0): text, and Protocol Buffers, the only one with native histograms.
 
 mod accept;
 mod message;
@@ -26,12 +26,13 @@ named! {
 }
 
 impl Exposition {
-    /// The format that an `Accept` header of HTTP asks for; text where there is none, or nothing of ours is in it.
+    /// Returns the format that an `Accept` header of HTTP requests. Returns text without a header or without
+    /// a match.
     pub fn accepted(accept: Option<&str>) -> Self {
         accept.and_then(accept::best).unwrap_or(Self::Text)
     }
 
-    /// Its `Content-Type`.
+    /// Returns the `Content-Type` of the format.
     pub const fn content_type(self) -> &'static str {
         match self {
             Self::Protobuf => {
@@ -42,7 +43,7 @@ impl Exposition {
         }
     }
 
-    /// Everything of a snapshot of a run in which counting began at this time, in ns since 1970.
+    /// Encodes a snapshot of a run in which counting began at `started_unix_ns`, in ns since 1970.
     pub fn encode(self, snapshot: &Snapshot, started_unix_ns: u64) -> Vec<u8> {
         match self {
             Self::Protobuf => protobuf::encode(snapshot, started_unix_ns),
@@ -52,7 +53,7 @@ impl Exposition {
     }
 }
 
-/// What samples of a family are called, histograms' excepted.
+/// Returns the name of a family's samples, except for histograms.
 fn sample_name(family: &Family) -> String {
     let suffix = match family.kind {
         Kind::Counter => "_total",
@@ -62,7 +63,7 @@ fn sample_name(family: &Family) -> String {
     format!("{}{suffix}", family.name)
 }
 
-/// How many values are at most each of [`BOUNDS_NS`].
+/// Returns, for each of [`BOUNDS_NS`], the number of values up to it.
 fn cumulative(observed: &Observed) -> [u64; BOUNDS_NS.len()] {
     let mut counts = [0; BOUNDS_NS.len()];
     for (bucket, count) in observed.buckets.iter() {

@@ -1,28 +1,30 @@
-//! Native histograms: buckets as powers of 2^(1/8). Ours divide each power of two evenly, so one of ours is parted where it holds the edge of
-//! one of theirs; what is counted stays the same, and a quantile is in the bucket of ours that it was in, or beside its edge.
+//! Native histograms: buckets as powers of 2^(1/8). pmbpf's buckets divide each power of two evenly. One of
+//! them is split where it contains the edge of a native bucket. The total count stays the same. A quantile
+//! stays in its original bucket, or next to its edge.
 
 use std::collections::BTreeMap;
 
 use super::message::BucketSpan;
 use crate::metric::exposed::Observed;
 
-/// log2 of how many buckets a power of two has.
+/// log2 of the number of buckets per power of two.
 pub(super) const SCHEMA: i32 = 3;
-/// What is at most this is 0: less than the shortest time that there is.
+/// Threshold up to which a value counts as 0. It is less than the shortest time that there is.
 pub(super) const ZERO_THRESHOLD_S: f64 = 0.5e-9;
 
 /// Counts of native buckets.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Native {
-    /// Values of 0.
+    /// Number of values of 0.
     pub(super) zeros: u64,
-    /// Where buckets that follow each other begin, and how many they are.
+    /// Start and length of each run of consecutive buckets.
     pub(super) spans: Vec<BucketSpan>,
-    /// Counts, each as its difference from the one before.
+    /// Counts, each as the difference from the previous one.
     pub(super) deltas: Vec<i64>,
 }
 
-/// Values of 0, and by index the counts of buckets whose upper bound is 2^(index/8) s.
+/// Returns the number of values of 0, and the counts of buckets by index. The upper bound of a bucket is
+/// 2^(index/8) s.
 pub(super) fn buckets(observed: &Observed) -> (u64, BTreeMap<i32, u64>) {
     let (mut zeros, mut counts) = (0, BTreeMap::<i32, u64>::new());
     for (bucket, count) in observed.buckets.iter() {
@@ -30,7 +32,7 @@ pub(super) fn buckets(observed: &Observed) -> (u64, BTreeMap<i32, u64>) {
             zeros += count;
             continue;
         }
-        // The last has no end: its values are counted where it begins.
+        // The last bucket has no end: its values are counted where it begins.
         let end = if bucket.high == u64::MAX { bucket.low } else { bucket.high + 1 };
         part(bucket.low as f64 * 1e-9, end as f64 * 1e-9, count, &mut counts);
     }
@@ -38,7 +40,7 @@ pub(super) fn buckets(observed: &Observed) -> (u64, BTreeMap<i32, u64>) {
 }
 
 impl Native {
-    /// Those of values in ns, as values in s.
+    /// Returns the native buckets of values in ns, as values in s.
     pub(super) fn of(observed: &Observed) -> Self {
         let (zeros, counts) = buckets(observed);
         Self { zeros, ..Self::coded(&counts) }
@@ -65,10 +67,11 @@ impl Native {
     }
 }
 
-/// The bucket that holds a value: its upper bound is 2^(index/8), and belongs to it.
+/// Returns the index of the bucket that holds a value. The upper bound of the bucket is 2^(index/8) and
+/// belongs to it.
 fn index_of(value: f64) -> i32 {
     let index = (value.log2() * 8.0).ceil();
-    // Of an edge the logarithm may be a little more.
+    // For an edge, the logarithm may be slightly too large.
     let is_edge = (upper(index as i32 - 1) - value).abs() <= value * 1e-12;
     if is_edge { index as i32 - 1 } else { index as i32 }
 }
@@ -77,9 +80,9 @@ fn upper(index: i32) -> f64 {
     (f64::from(index) / 8.0).exp2()
 }
 
-/// Parts the count of values from `low` to below `high` among the native buckets that they may be in, evenly.
+/// Splits the count of values from `low` to below `high` evenly among the native buckets that may hold them.
 fn part(low: f64, high: f64, count: u64, counts: &mut BTreeMap<i32, u64>) {
-    // A value at an edge of ours is in the bucket above it.
+    // A value at the edge of a pmbpf bucket is in the bucket above it.
     let first = index_of(low * (1.0 + 1e-9));
     let last = if high > low { index_of(high).max(first) } else { first };
     let mut left = count;

@@ -1,6 +1,6 @@
-//! A request of OTLP that exports metrics (github.com/open-telemetry/opentelemetry-proto 1.10, collector/metrics/v1), in sums since counting
-//! began: whatever a request that was lost had is in the next one, too. Names and units are such that a server which translates them to
-//! Prometheus' calls them as a scrape does.
+//! OTLP request that exports metrics (github.com/open-telemetry/opentelemetry-proto 1.10,
+//! collector/metrics/v1). Sums are cumulative since counting began: the next request includes what a lost
+//! request had. A server that translates names and units to Prometheus' gets the same names as from a scrape.
 
 mod message;
 
@@ -17,17 +17,17 @@ use crate::{
     view::otlp::{KeyValue, Resource, Scope},
 };
 
-/// From when to when, in ns since 1970.
+/// Start and end of the exported time, in ns since 1970.
 #[derive(Clone, Copy)]
 struct Span {
     began_ns: u64,
     now_ns: u64,
 }
 
-/// The request that exports a snapshot of the run that `header` describes, at this time in ns since 1970.
+/// Returns the request that exports a snapshot of the run that `header` describes, at `now_ns` since 1970.
 pub fn encode(snapshot: &Snapshot, header: &Header, now_ns: u64) -> Vec<u8> {
     let span = Span { began_ns: header.started_unix_ns, now_ns };
-    // What every exporter says of its process has names of its own there.
+    // What every exporter reports of its process has separate names in OTLP.
     let ours = snapshot.families().filter(|(family, _)| family.name.starts_with("pmbpf_"));
     let metrics = ours.map(|(family, series)| metric(family, &series, span)).collect();
     let host = header.machine.host.terminal().into_owned();
@@ -61,7 +61,7 @@ fn metric(family: &Family, series: &[Series<'_>], span: Span) -> Metric {
     metric
 }
 
-/// A name without its unit, and the unit in UCUM's words.
+/// Returns the name without its unit, and the unit as UCUM writes it.
 fn name_and_unit(family: &Family) -> (String, String) {
     let unit = match family.unit {
         Some("seconds") => "s",
@@ -73,7 +73,7 @@ fn name_and_unit(family: &Family) -> (String, String) {
     let suffix = family.unit.map(|unit| format!("_{unit}"));
     let name = suffix.and_then(|suffix| family.name.strip_suffix(&suffix)).unwrap_or(&family.name);
     let info = if family.kind == Kind::Info { ".info" } else { "" };
-    // A plain number of things has no unit, lest it be called a ratio.
+    // A plain number of things has no unit, so that it is not called a ratio.
     let unit = if family.unit.is_none() { "" } else { unit };
     (format!("{}{info}", name.replacen('_', ".", 1)), unit.to_owned())
 }
@@ -110,7 +110,7 @@ fn histogram(series: &Series<'_>, span: Span) -> Option<ExponentialPoint> {
     })
 }
 
-/// Buckets in a row. Theirs are numbered by their lower bounds.
+/// Returns consecutive buckets. OTLP numbers buckets by their lower bounds.
 fn positive(observed: &Observed) -> (u64, Buckets) {
     let (zeros, counts) = buckets(observed);
     let (Some((&first, _)), Some((&last, _))) = (counts.first_key_value(), counts.last_key_value()) else {

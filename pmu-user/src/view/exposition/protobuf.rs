@@ -1,4 +1,5 @@
-//! Protocol Buffers: each family after its length. Histograms have native buckets, and classic ones for servers that take no others.
+//! Protocol Buffers: each family is preceded by its length. Histograms have native buckets, and classic ones
+//! for servers that accept no others.
 
 use prost::Message as _;
 
@@ -30,7 +31,7 @@ pub(super) fn encode(snapshot: &Snapshot, started_unix_ns: u64) -> Vec<u8> {
             metric: series.iter().map(|series| metric(family, series, started_unix_ns)).collect(),
             unit: family.unit.map(str::to_owned),
         };
-        // There is always room in a vector.
+        // A vector always has room.
         let _ = message.encode_length_delimited(&mut bytes);
     }
     bytes

@@ -1,4 +1,4 @@
-//! Snapshots of a made host in every format; and which format a client wants.
+//! Tests of snapshots of a synthetic host in every format, and of the format that a client prefers.
 
 use pmu_common::histogram::{BLOCK, Layout, RUNQUEUE};
 use prost::Message as _;
@@ -87,7 +87,7 @@ fn open_metrics_says_when_a_series_began_that_did_so_later() {
     let at = |line: &str| {
         lines.iter().position(|found| *found == line).unwrap_or_else(|| panic!("{line}\n{text}"))
     };
-    // The second interval ends 10 s after counting began; a creation stands behind its sample.
+    // The second interval ends 10 s after counting began. A creation line follows its sample.
     let later = at("pmbpf_cpu_time_seconds_total{target=\"path:/later\"} 0");
     assert_eq!(lines[later + 1], "pmbpf_cpu_time_seconds_created{target=\"path:/later\"} 87");
     let count = at("pmbpf_runqueue_latency_seconds_count{target=\"path:/later\"} 0");
@@ -107,7 +107,7 @@ fn a_hostile_name_stays_in_its_label() {
     }
 }
 
-/// Messages, each after its length.
+/// Decodes messages, each preceded by its length.
 fn families(mut bytes: &[u8]) -> Vec<MetricFamily> {
     let mut all = Vec::new();
     while !bytes.is_empty() {
@@ -198,7 +198,7 @@ fn native_buckets_hold_all_values_and_quantiles_where_they_were() {
             let (index, _) = found.unwrap();
             let upper_ns = (f64::from(*index) / 8.0).exp2() * 1e9;
             let bucket = observed.buckets.quantile(quantile).unwrap();
-            // A bucket of theirs is 9 % wide, and of ours 6 or 12.
+            // A native bucket is 9 % wide, and one of pmbpf's 6 or 12 %.
             let (low, high) = (bucket.low as f64, bucket.high as f64);
             assert!(
                 upper_ns > low * 0.99 && upper_ns / 1.0906 < high * 1.01,
@@ -222,7 +222,7 @@ fn edges_at_powers_of_two_stay_where_they_are() {
 #[test]
 fn the_format_is_what_is_wanted_most() {
     let accepted = |accept: &str| Exposition::accepted(Some(accept));
-    // As Prometheus 3.5 asks, with and without native histograms; VictoriaMetrics; curl; a browser.
+    // Headers of Prometheus 3.5 with and without native histograms, of VictoriaMetrics, curl and a browser.
     let native = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited;q=0.6,\
                   application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,\
                   application/openmetrics-text;version=0.0.1;q=0.4,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.3,\

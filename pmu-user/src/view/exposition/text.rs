@@ -1,4 +1,5 @@
-//! Text: Prometheus' own (0.0.4) and OpenMetrics 1.0. They differ in what a family is called, in units, and in how the text ends.
+//! Text: Prometheus' format 0.0.4 and OpenMetrics 1.0. They differ in the names of families, in units, and in
+//! the end of the text.
 
 use std::fmt::Write as _;
 
@@ -8,7 +9,7 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// Prometheus' text.
+/// Returns a snapshot as Prometheus' text.
 pub(super) fn prometheus(snapshot: &Snapshot) -> Vec<u8> {
     let mut text = String::new();
     for (family, series) in snapshot.families() {
@@ -16,7 +17,7 @@ pub(super) fn prometheus(snapshot: &Snapshot) -> Vec<u8> {
             sample_name(family),
             match family.kind {
                 Kind::Counter => "counter",
-                // It knows no more kinds.
+                // The format has no other kinds.
                 Kind::Gauge | Kind::Info => "gauge",
                 Kind::Histogram => "histogram",
             },
@@ -28,9 +29,10 @@ pub(super) fn prometheus(snapshot: &Snapshot) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// OpenMetrics.
+/// Returns a snapshot as OpenMetrics.
 ///
-/// A series that began after counting did says when, as `_created`; of the others `process_start_time_seconds` does.
+/// A series that began after counting did reports its start as `_created`. For the others,
+/// `process_start_time_seconds` reports it.
 pub(super) fn open_metrics(snapshot: &Snapshot, started_unix_ns: u64) -> Vec<u8> {
     let mut text = String::new();
     for (family, series) in snapshot.families() {
@@ -62,7 +64,7 @@ pub(super) fn open_metrics(snapshot: &Snapshot, started_unix_ns: u64) -> Vec<u8>
 }
 
 fn line(text: &mut String, line: std::fmt::Arguments<'_>) {
-    // Nothing can go wrong in a string.
+    // Writing to a string cannot fail.
     let _ = text.write_fmt(line);
     text.push('\n');
 }
@@ -118,7 +120,7 @@ fn sample(text: &mut String, name: &str, series: &Series<'_>, bound: Option<f64>
     text.push('\n');
 }
 
-/// A label's value, which others may have chosen.
+/// Appends the escaped value of a label, which others may have chosen.
 fn escape(text: &mut String, value: &str) {
     for character in Untrusted::from(value).terminal().chars() {
         match character {

@@ -14,8 +14,8 @@ use crate::{
     view::columnar::{Group, Levels},
 };
 
-/// Columns, in the order in which [`write()`] writes them. Text is UTF-8; what is not known is null, and a map of nothing is empty, as
-/// ClickHouse knows none that is null.
+/// Columns, in the order in which [`write()`] writes them. Text is UTF-8, and an unknown value is null. A map
+/// without entries is empty, because ClickHouse has no null maps.
 pub(super) const SCHEMA: &str = "message pmbpf {
     required int64 time (TIMESTAMP(MICROS,true));
     required double seconds;
@@ -48,9 +48,9 @@ pub(super) const SCHEMA: &str = "message pmbpf {
     optional binary systemd_unit (UTF8);
     optional binary job (UTF8);
 }";
-/// Places of `metric`, `target` and `time`.
+/// Indexes of the columns `metric`, `target` and `time`.
 pub(super) const SORTED_BY: [i32; 3] = [3, 5, 0];
-/// What is known of a target, as its labels call it, in the order of the last columns.
+/// Labels of a target's identity, in the order of the last columns.
 const IDENTITY: [&str; 9] = [
     "path",
     "runtime",
@@ -102,7 +102,7 @@ pub(super) fn write<W: Write + Send>(
     group.close()
 }
 
-/// What columns have of a target, or of a part of the host.
+/// Texts of the columns of a target, or of a part of the host.
 #[derive(Default)]
 struct Texts {
     target: Option<ByteArray>,

@@ -1,5 +1,6 @@
-//! Periods of growth → a table of an hour, as Parquet: sorted by metric, target and time, so that who reads one metric skips the others.
-//! What is kept until then is small: names are numbers, and buckets of all histograms stand in one list.
+//! Table of an hour in Parquet, made from periods of growth. It is sorted by metric, target and time, so that
+//! a reader of one metric skips the others. Its rows in memory are small: names are numbers, and the buckets
+//! of all histograms share one list.
 
 mod columns;
 #[cfg(test)]
@@ -29,13 +30,14 @@ use crate::{
     metric::exposed::{Kind, Observed, Period, Point, Whose},
 };
 
-/// Rows of a table, after which a new one should be begun: 17 MB.
+/// Number of rows of a table after which a new one should be begun: 17 MB.
 pub const ROWS_MAX: usize = 1 << 18;
-/// Buckets of a table, after which a new one should be begun: 17 MB.
+/// Number of buckets of a table after which a new one should be begun: 17 MB.
 pub const BUCKETS_MAX: usize = 1 << 20;
-/// Rows after which a row group ends with the metric. Smaller ones would be skipped better, and the file would be made of their metadata.
+/// Number of rows after which a row group ends with the metric. Smaller groups could be skipped better, but
+/// the file would consist of their metadata.
 const GROUP_ROWS: usize = 1 << 13;
-/// Rows of a row group.
+/// Maximum number of rows of a row group.
 const GROUP_ROWS_MAX: usize = 1 << 16;
 
 /// A table that is being filled.
@@ -44,7 +46,7 @@ pub struct HourlyTable {
     host: ByteArray,
     facts: Vec<KeyValue>,
     created_by: String,
-    /// When each period began, in µs since 1970, and for how many seconds it was counted.
+    /// Start of each period in µs since 1970, and the seconds for which it was counted.
     periods: Vec<(i64, f64)>,
     metrics: Names<Metric>,
     whose: Names<Whose>,
@@ -59,7 +61,7 @@ struct Metric {
     kind: &'static str,
 }
 
-/// A row: places in the lists of its table, and its numbers.
+/// Row with indexes into the lists of its table, and its numbers.
 #[derive(Clone, Copy, Debug)]
 struct Row {
     metric: u32,
@@ -67,12 +69,12 @@ struct Row {
     period: u32,
     value: f64,
     variance: Option<f64>,
-    /// Of a histogram: the sum of its values in its unit, and where its buckets stand.
+    /// For a histogram: the sum of its values in its unit, and the start and number of its buckets.
     observed: Option<(f64, u32, u32)>,
 }
 
 impl HourlyTable {
-    /// One without rows, of the run that `header` describes.
+    /// Returns a table without rows, for the run that `header` describes.
     #[must_use]
     pub fn new(header: &Header) -> Self {
         let fact = |key: &str, value: String| KeyValue::new(key.to_owned(), value);
@@ -91,13 +93,13 @@ impl HourlyTable {
         }
     }
 
-    /// Adds what happened in a period.
+    /// Adds the growth of a period.
     pub fn add(&mut self, period: &Period) {
         let at = self.periods.len() as u32;
         self.periods.push(((period.from_unix_ns / 1000) as i64, period.counted_ns as f64 / 1e9));
         for row in &period.rows {
             let family = period.family(row);
-            // What is told once, is told by the first.
+            // Families of kind info come from the first period only.
             if family.kind == Kind::Info && at > 0 {
                 continue;
             }
@@ -114,7 +116,8 @@ impl HourlyTable {
         }
     }
 
-    /// The sum of values, and where their buckets stand from now on: each by the first value above it, as a server of metrics has them.
+    /// Appends the buckets of a histogram, and returns its sum and their place. The key of a bucket is the
+    /// first value above it, as in metrics servers.
     fn observed(&mut self, observed: &Observed) -> (f64, u32, u32) {
         let first = self.buckets.len();
         let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
@@ -124,29 +127,29 @@ impl HourlyTable {
         (observed.sum_ns / 1e9, first as u32, (self.buckets.len() - first) as u32)
     }
 
-    /// How many rows it has.
+    /// Returns the number of rows.
     #[must_use]
     pub const fn rows(&self) -> usize {
         self.rows.len()
     }
 
-    /// When its first period began, in ns since 1970; `None` of a table without any.
+    /// Returns the start of the first period in ns since 1970, or `None` for a table without periods.
     #[must_use]
     pub fn from_unix_ns(&self) -> Option<u64> {
         self.periods.first().map(|(at, _)| at.unsigned_abs() * 1000)
     }
 
-    /// Has it as much as a table should have?
+    /// Returns whether the table is as large as it should be.
     #[must_use]
     pub const fn is_full(&self) -> bool {
         self.rows.len() >= ROWS_MAX || self.buckets.len() >= BUCKETS_MAX
     }
 
-    /// Writes it.
+    /// Writes the table as Parquet.
     ///
     /// # Errors
     ///
-    /// It cannot be written.
+    /// The table cannot be written.
     pub fn write(&mut self, into: impl Write + Send) -> io::Result<()> {
         self.sort();
         self.encode(into).map_err(|error| match error {
@@ -166,7 +169,7 @@ impl HourlyTable {
             .set_created_by(self.created_by.clone())
             .set_sorting_columns(Some(sorted.to_vec()))
             .set_key_value_metadata(Some(self.facts.clone()));
-        // Hardly two of them are the same.
+        // Two of their values are hardly ever the same.
         for column in ["variance", "sum"] {
             properties = properties.set_column_dictionary_enabled(ColumnPath::from(column), false);
         }
@@ -178,10 +181,10 @@ impl HourlyTable {
         writer.close().map(drop)
     }
 
-    /// Sorts its rows.
+    /// Sorts the rows by metric, target and time.
     fn sort(&mut self) {
         let metrics = self.metrics.ranks(Clone::clone);
-        // What is known of a target may change: its rows stay in the order of time.
+        // The identity of a target may change: its rows stay in the order of time.
         let whose = self.whose.ranks(|whose| match whose {
             Whose::Host(_) => whose.clone(),
             Whose::Target(name, _) => Whose::Target(Arc::clone(name), Arc::default()),
@@ -192,7 +195,7 @@ impl HourlyTable {
         });
     }
 
-    /// Rows by row group.
+    /// Returns the rows by row group.
     fn groups(&self) -> impl Iterator<Item = &[Row]> {
         let mut left = self.rows.as_slice();
         std::iter::from_fn(move || {
@@ -206,7 +209,7 @@ impl HourlyTable {
     }
 }
 
-/// What a kind of family is called.
+/// Returns the name of a kind of family.
 const fn kind(kind: Kind) -> &'static str {
     match kind {
         Kind::Counter => "counter",
@@ -218,7 +221,7 @@ const fn kind(kind: Kind) -> &'static str {
 
 const _: () = assert!(size_of::<Row>() * ROWS_MAX <= 17 << 20);
 
-/// What is named by a number.
+/// Table of values, each named by a number.
 #[derive(Debug)]
 struct Names<T> {
     all: Vec<T>,
@@ -232,7 +235,7 @@ impl<T> Default for Names<T> {
 }
 
 impl<T: Clone + Eq + std::hash::Hash> Names<T> {
-    /// The place of a name, which may be new.
+    /// Returns the place of a name. A new name is added.
     fn place(&mut self, name: &T) -> u32 {
         if let Some(&known) = self.places.get(name) {
             return known;
@@ -243,7 +246,8 @@ impl<T: Clone + Eq + std::hash::Hash> Names<T> {
         place
     }
 
-    /// By place, which one each is in the order of what `order` makes of it; those of which it makes the same are one.
+    /// Returns the rank of each name, by place, in the order of the keys that `order` returns. Names with the
+    /// same key have the same rank.
     fn ranks<O: Ord>(&self, order: impl Fn(&T) -> O) -> Vec<usize> {
         let keys: Vec<O> = self.all.iter().map(order).collect();
         let mut sorted: Vec<&O> = keys.iter().collect();

@@ -1,4 +1,4 @@
-//! Tables, read back by the crate's reader, which shares nothing with how they are written.
+//! Tests of tables, read back by the crate's reader, which shares nothing with how they are written.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +25,7 @@ use crate::{
 
 const SECOND: u64 = 1_000_000_000;
 const MINUTE: u64 = 60 * SECOND;
-/// A full hour.
+/// Start of a full hour.
 const NOON: u64 = 1_795_608_000 * SECOND;
 
 type Cells = BTreeMap<String, Field>;
@@ -56,7 +56,7 @@ fn number(cells: &Cells, column: &str) -> Option<f64> {
     }
 }
 
-/// Entries of a map.
+/// Returns the entries of a map.
 fn map(cells: &Cells, column: &str) -> Vec<(String, String)> {
     let Field::MapInternal(map) = &cells[column] else { unreachable!("{column}: {}", cells[column]) };
     let plain = |field: &Field| match field {
@@ -123,7 +123,7 @@ fn a_row_says_whose_it_is_and_when() {
     assert!(facts.iter().any(|fact| fact.key == "pmbpf.kernel"));
 }
 
-/// What happened in periods of a made host, on which cgroups come and go.
+/// Returns the growth in periods of a synthetic host, on which cgroups come and go.
 fn periods(minutes: u64) -> (Vec<Period>, World, (u64, u64)) {
     let mut random = Random(0x5eed_2000);
     let mut world = World::new();

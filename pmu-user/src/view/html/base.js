@@ -1,8 +1,8 @@
-// Elements, names of others, and numbers for people.
+// Elements, names chosen by others, and numbers as text.
 
 const $ = (selector, root = document) => root.querySelector(selector);
 
-// What moves, reorders or hides text, as pmbpf's other outputs escape it.
+// Characters that move, reorder or hide text, which pmbpf's other outputs escape as well.
 const UNSAFE = new RegExp(
   "[\\u0000-\\u001f\\u007f-\\u009f\\u00ad\\u0600-\\u0605\\u061c\\u06dd\\u070f\\u08e2\\u180e\\u200b-\\u200f\\u2028-\\u202e" +
   "\\u2060-\\u206f\\ufe00-\\ufe0f\\ufeff\\ufff9-\\ufffb\\u{1d173}-\\u{1d17a}\\u{e0000}-\\u{e0fff}]", "gu");
@@ -14,10 +14,10 @@ function visible(text) {
   });
 }
 
-// The namespace of pictures, from the one that is in the page.
+// Namespace of pictures, taken from the one in the page.
 const SVG = $("svg").namespaceURI;
 
-// An element. Every text in it is text: nothing here makes markup of a string.
+// Returns an element. All text in it stays text: nothing here turns a string into markup.
 function make(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes || {})) {
     if (value === null || value === undefined || value === false) continue;
@@ -34,7 +34,8 @@ function make(node, attributes, children) {
 const el = (tag, attributes, ...children) => make(document.createElement(tag), attributes, children);
 const drawn = (tag, attributes, ...children) => make(document.createElementNS(SVG, tag), attributes, children);
 
-// A choice of one of several; `options` are pairs of a key and a label. Its `choose` shows another one as chosen.
+// Returns a choice of one of several options, which are pairs of a key and a label. Its `choose` selects
+// another option.
 function choice(label, options, value, pick) {
   const select = el("select", { change: () => pick(options[select.selectedIndex][0]) }, options.map(([, text]) => el("option", {}, text)));
   const all = el("label", { class: "choice" }, el("span", {}, label), select);
@@ -43,10 +44,10 @@ function choice(label, options, value, pick) {
   return all;
 }
 
-// A name that may break where its words do.
+// Returns a name that may break between its words.
 const broken = (name) => visible(name).split(/(?<=[_.])/).flatMap((part, index) => (index ? [el("wbr"), part] : [part]));
 
-// A button that is on or off.
+// Returns a button that is on or off.
 function toggle(label, on, flip) {
   const button = el("button", { type: "button", "aria-pressed": String(on), click: () => {
     on = !on;
@@ -97,11 +98,12 @@ function show(value, unit) {
 
 const percent = (share) => (share !== 0 && Math.abs(share) < 0.001 ? (share * 100).toFixed(3) : (share * 100).toFixed(1)) + " %";
 
-// The interval behind a number: half its width, its ends where it is lopsided, nothing where it is narrow.
+// Returns the interval behind a number: half its width, its ends where it is lopsided, nothing where it is
+// narrow.
 function interval(known, unit) {
   const { value, low, high } = known;
   if (low === null || low === undefined || high - low <= 0.01 * Math.abs(value)) return "";
-  // The unit is said once.
+  // The unit is written once.
   const [, said = ""] = / (\S+)$/.exec(show(value, unit)) || [];
   const bare = (number) => (said && show(number, unit).endsWith(" " + said) ? show(number, unit).slice(0, -said.length - 1) : show(number, unit));
   if (high === null) return "[" + bare(low) + " – ]";
@@ -110,10 +112,11 @@ function interval(known, unit) {
   return "±" + bare((high - low) / 2);
 }
 
-// Does a number say little: does it rest on less than half, or is its interval wider than itself?
+// Returns whether a number is weak: its coverage is below one half, or its interval is wider than the number
+// itself.
 const isWeak = (known) => known.coverage < 0.5 || known.high - known.low > Math.abs(known.value);
 
-// A bar from 0 to `full` with a line from one end of the interval to the other.
+// Returns a bar from 0 to `full` with a line from one end of the interval to the other.
 function bar(known, full) {
   const at = (value) => Math.min(100, Math.max(0, value / full * 100));
   const [low, high] = [at(known.low), at(known.high)];
@@ -122,10 +125,10 @@ function bar(known, full) {
   return drawn("svg", { class: "bar", viewBox: "0 0 100 10", preserveAspectRatio: "none", "aria-hidden": "true" }, parts);
 }
 
-// A colour of the styles, which differs by theme.
+// Returns a colour of the styles, which differs by theme.
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-// A canvas in device pixels; what draws on it counts in CSS pixels.
+// Prepares a canvas in device pixels. Drawing uses CSS pixels.
 function prepared(canvas, height) {
   const width = Math.max(200, canvas.parentElement.clientWidth);
   const ratio = window.devicePixelRatio || 1;

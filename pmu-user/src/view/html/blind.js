@@ -1,4 +1,4 @@
-// Gaps: when and on which CPU a timer was late, and the longest of them.
+// Gaps: the time and the CPU of late timers, and the longest of them.
 
 const GAPS_SHOWN = 100;
 const CODES_SHOWN = 25;
@@ -52,7 +52,7 @@ function drawGaps(canvas, cpus, from, to, gaps) {
   pen.fillText((to / 1e9).toFixed(2) + " s", width - 4, cpus.length * row + 13);
 }
 
-// Gaps put together, by CPU or by the code in which interrupts came back on.
+// Returns the sums of gaps, by CPU or by the code in which interrupts came back on.
 function gapSums(by, title, names, of, gaps) {
   const classes = [...new Set(gaps.map((gap) => gap.class))];
   const late = (its) => its.map((gap) => gap.late_ns);
@@ -68,7 +68,7 @@ function gapSums(by, title, names, of, gaps) {
 
 const codeOf = (gap) => gap.stack?.[0] ?? "not known";
 
-// The codes with most blind time, the most first.
+// Returns the code locations with most blind time, in descending order.
 function codesOf(gaps) {
   const sums = new Map();
   for (const gap of gaps) sums.set(codeOf(gap), (sums.get(codeOf(gap)) || 0) + gap.late_ns);

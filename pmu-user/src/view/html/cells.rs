@@ -9,17 +9,17 @@ use crate::{
     view::text::{bytes, count, duration, spread, three_digits},
 };
 
-/// Text of anybody's, as markup.
+/// Returns text of any origin as markup.
 pub(super) fn text(text: &str) -> String {
     Untrusted::from(text).html().into_owned()
 }
 
-/// A metric's name, which may break where its words do.
+/// Returns the name of a metric, which may break between its words.
 pub(super) fn broken(name: &str) -> String {
     text(name).replace('_', "_<wbr>").replace('.', ".<wbr>")
 }
 
-/// A number in its unit.
+/// Returns a number in its unit.
 pub(super) fn show(value: f64, unit: &str) -> String {
     match unit {
         "ns" => duration(value),
@@ -32,12 +32,13 @@ pub(super) fn show(value: f64, unit: &str) -> String {
     }
 }
 
-/// Does a number say little: does it rest on less than half, or reach its interval as far as the number itself?
+/// Returns whether a number is weak: its coverage is below one half, or its interval is wider than the number
+/// itself.
 pub(super) fn is_weak(known: &Known) -> bool {
     known.coverage < 0.5 || known.high - known.low > known.estimate.abs()
 }
 
-/// What is known of a number; of a distribution its 99th percentile.
+/// Returns the known value of a number, for a distribution its 99th percentile.
 pub(super) fn known(number: &Number) -> Option<Known> {
     let coverage = number.coverage.unwrap_or(1.0);
     if let Some(bound) = number.quantiles.as_ref().and_then(|quantiles| quantiles.get("p99")) {
@@ -48,14 +49,14 @@ pub(super) fn known(number: &Number) -> Option<Known> {
     Some(Known { estimate, low, high, coverage, how: How::Counted })
 }
 
-/// A number with its interval, and how far it can be trusted, as a cell's content.
+/// Returns a number with its interval as the content of a cell.
 pub(super) fn content(known: &Known, unit: &str) -> String {
     let (number, interval) = spread(known, |value| show(value, unit));
     let number = text(&number);
     if interval.is_empty() { number } else { format!("{number} <small>{}</small>", text(&interval)) }
 }
 
-/// A cell of a table; a dash where nothing is known.
+/// Appends a table cell, with a dash where the value is not known.
 pub(super) fn cell(number: Option<&Number>, into: &mut String) {
     let found = number.and_then(|number| Some((number, known(number)?)));
     let Some((number, known)) = found else {
@@ -66,7 +67,7 @@ pub(super) fn cell(number: Option<&Number>, into: &mut String) {
     let _ = write!(into, "<td class=\"n{weak}\">{}</td>", content(&known, &number.unit));
 }
 
-/// A bar from 0 to 100 with a line from one end of the interval to the other.
+/// Returns a bar from 0 to 100 with a line from one end of the interval to the other.
 pub(super) fn bar(known: &Known, full: f64) -> String {
     let at = |value: f64| (value / full * 100.0).clamp(0.0, 100.0);
     let (low, high) = (at(known.low), at(known.high));
@@ -81,7 +82,7 @@ pub(super) fn bar(known: &Known, full: f64) -> String {
     )
 }
 
-/// A table's head: its caption and the titles of its columns, numbers to the right.
+/// Appends the head of a table: its caption and the titles of its columns, numbers to the right.
 pub(super) fn head(caption: &str, titles: &[(&str, bool)], into: &mut String) {
     let _ = write!(
         into,
@@ -90,7 +91,7 @@ pub(super) fn head(caption: &str, titles: &[(&str, bool)], into: &mut String) {
     );
     for (title, is_number) in titles {
         let class = if *is_number { " class=\"n\"" } else { "" };
-        // A column of pictures has no title, and a title without text is none.
+        // A column of pictures has no title, and an empty title does not count as one.
         let _ = match *title {
             "" => write!(into, "<td></td>"),
             title => write!(into, "<th scope=\"col\"{class}>{}</th>", broken(title)),
@@ -99,5 +100,5 @@ pub(super) fn head(caption: &str, titles: &[(&str, bool)], into: &mut String) {
     into.push_str("</tr></thead><tbody>");
 }
 
-/// What ends a table.
+/// Markup that ends a table.
 pub(super) const TAIL: &str = "</tbody></table></div>";

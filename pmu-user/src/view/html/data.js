@@ -1,4 +1,4 @@
-// The rows of the page: those of `pmbpf report --json` for the whole run, and those of its intervals.
+// Rows of the page: those of `pmbpf report --json` for the whole run, and those of its intervals.
 
 const D = { header: {}, summary: {}, about: {}, numbers: [], programs: [], hot: [], stacks: [], blocked: [], gaps: [], levels: [], charges: [], chargesOfPrograms: [], platform: null, devices: [], bottlenecks: [],
   spans: [], series: new Map(), text: "" };
@@ -9,17 +9,18 @@ async function inflated(id) {
   return new Response(stream).text();
 }
 
-// An address has more digits than a number keeps: it stays text.
+// An address has more digits than a number keeps, so it stays text.
 const rowsOf = (text) => JSON.parse("[" + text.trimEnd().replaceAll("\n", ",").replace(/"address":(\d+)/g, '"address":"$1"') + "]");
 
-// One owner is one text, and so is what a number is about.
+// An owner has one text as its key, and so does the subject of a number.
 const ownerKey = (owner) => owner
   ? [owner.kind, owner.path ?? owner.name, owner.id, owner.pid ?? owner.host_pid, owner.tid].join("\u0001") : "";
 const subjectKey = (subject) => subject
   ? [subject.kind, subject.name, subject.path, subject.port, subject.address, subject.operation, subject.direction, subject.at].join("\u0001") : "";
 const keyOf = (row) => [ownerKey(row.owner), subjectKey(row.subject), row.parent && row.metric === "rate" ? row.parent : "", row.metric].join("\u0002");
 
-// Keys of the rows of one interval, or of the whole. Where one is there twice, as an event is that two PMUs count, the order tells them apart.
+// Sets the keys of the rows of one interval, or of the whole run. A key may occur twice, such as an event
+// that two PMUs count. The order distinguishes such rows.
 function withKeys(rows) {
   const seen = new Map();
   for (const row of rows) {
@@ -39,7 +40,7 @@ function ownerLabel(owner) {
 }
 
 function subjectLabel(subject) {
-  // A place is a number: it says little without its kind.
+  // A place is a number, which says little without its kind.
   const parts = [subject.at ? "kind" : "", "name", "path", "address", "port", "operation", "direction", "at"].map((name) => subject[name]).filter((part) => part);
   return parts.length ? parts.join(" ") : subject.kind;
 }
@@ -51,7 +52,7 @@ function rowLabel(row) {
 
 const SUMS = new Set(["switches", "migrations", "faults", "samples", "requests", "counts", "B", "MB", "MiB"]);
 
-// Is a number of two intervals the sum of both? Shares, rates and latencies are not.
+// Returns whether the number of two intervals is the sum of both. Shares, rates and latencies are not sums.
 function addsUp(row) {
   if (row.unit === "ns") return /(^|\.|_)(cpu_time|blind_time|wait_time|user_time|system_time|elapsed)$/.test(row.metric);
   return SUMS.has(row.unit) || row.metric.startsWith("event.");
@@ -72,7 +73,8 @@ async function load() {
   place(rowsOf(await inflated("intervals")));
 }
 
-// Puts rows of intervals where they belong: tasks and I/O are read one after the other, so that their intervals begin a little apart.
+// Places the rows of intervals. Tasks and I/O are read one after the other, so their intervals begin slightly
+// apart.
 function place(rows) {
   const ofTasks = rows.filter((row) => !row.subject);
   const times = new Map((ofTasks.length ? ofTasks : rows).map((row) => [row.t, row.dt]));
@@ -91,7 +93,7 @@ function place(rows) {
   }
 }
 
-// The interval that a time is in, or the nearest one.
+// Returns the interval that a time is in, or the nearest one.
 function spanAt(t) {
   let [low, high] = [0, D.spans.length - 1];
   while (low < high) {
@@ -102,7 +104,7 @@ function spanAt(t) {
   return low;
 }
 
-// The rows of the page as a file, as `--json` writes them.
+// Returns a button that saves the rows of the page as a file, as `--json` writes them.
 function downloadButton(name) {
   return el("button", { type: "button", click: () => {
     const link = el("a", { download: name, href: URL.createObjectURL(new Blob([D.text], { type: "application/x-ndjson" })) });

@@ -1,9 +1,9 @@
-// Two recordings compared: what differs, by how much, and how surely.
+// Comparison of two recordings: the differences, their size, and their certainty.
 
 const C = { rows: [], only: [] };
 const KINDS = { all: () => true, numbers: (row) => !row.frame && !row.frames, functions: (row) => row.frame, stacks: (row) => row.frames };
 
-// A number of a side in a unit that fits.
+// Returns a number of a side in a fitting unit.
 function sideNumber(row, value) {
   if (row.basis === "share") return percent(value);
   if (row.unit === "ns/s" && row.culprit) return duration(value) + "/s";
@@ -24,7 +24,7 @@ function whatOf(row) {
 
 const signed = (number) => (number < 0 ? "−" : "+");
 
-// The change, as a share of the first side where that is known.
+// Returns the change, as a share of the first side where that is known.
 function changeOf(row) {
   const share = (value) => (value < 0 ? "" : "+") + (Math.abs(value) < 0.9995 ? (value * 100).toFixed(1) : (value * 100).toFixed(0));
   if (row.relative) return [share(row.relative.value) + " %", `[${share(row.relative.low)} – ${share(row.relative.high)}]`];
@@ -34,7 +34,7 @@ function changeOf(row) {
 
 const chanceOf = (p) => (p < 0.0001 ? "<0.0001" : p.toFixed(4));
 
-// The interval of a change between −100 % and +100 %, with 0 in the middle.
+// Returns a bar of the interval of a change between −100 % and +100 %, with 0 in the middle.
 function changeBar(row) {
   const { value, low, high } = row.relative;
   const at = (share) => 50 + 50 * Math.min(1, Math.max(-1, share));
@@ -76,7 +76,7 @@ function differencesTable() {
   redraw();
 }
 
-// An icicle as wide as the mean of both sides, red where the second has more, blue where it has less.
+// Draws an icicle as wide as the mean of both sides, red where the second has more, blue where it has less.
 function differentialIcicle() {
   const stacks = C.rows.filter(KINDS.stacks);
   if (!stacks.length) return;

@@ -1,4 +1,5 @@
-//! The page of a comparison: what differs by more than chance, every difference, what only one side has, and in what they are not alike.
+//! Page of a comparison: differences beyond chance, every difference, what only one side has, and the
+//! conditions in which the sides differ.
 
 use std::{
     collections::BTreeMap,
@@ -23,7 +24,7 @@ use crate::view::{
 };
 
 const PAGE: &str = include_str!("diff.html");
-/// In this order, as one script.
+/// Scripts, joined in this order.
 const SCRIPTS: [&str; 6] = [
     include_str!("base.js"),
     include_str!("data.js"),
@@ -33,9 +34,9 @@ const SCRIPTS: [&str; 6] = [
     include_str!("diff.js"),
 ];
 
-/// Rows of a table; the scripts have all.
+/// Maximum number of rows of a table. The scripts have all rows.
 const ROWS_MAX: usize = 200;
-/// Names of metrics in a row of what one side has.
+/// Maximum number of metric names in a row of what one side has.
 const NAMED_MAX: usize = 12;
 
 /// A number that was compared.
@@ -69,7 +70,7 @@ impl Difference {
     }
 }
 
-/// Takes the rows of a comparison, as they are written.
+/// Collector of the rows of a comparison, as they are written.
 pub struct Differences {
     lines: Lines,
     packing: Packing,
@@ -91,17 +92,17 @@ impl Default for Differences {
 }
 
 impl Differences {
-    /// None yet.
+    /// Returns a collector without rows.
     #[must_use]
     pub fn new() -> Self {
         Self { lines: Lines::default(), packing: Packing::new(), rows: Rows::default() }
     }
 
-    /// The page.
+    /// Returns the page as HTML.
     ///
     /// # Errors
     ///
-    /// Rows could not be compressed.
+    /// The rows could not be compressed.
     pub fn page(self) -> io::Result<Vec<u8>> {
         let (rows, whole) = (self.rows, self.packing.end()?);
         Ok(assembled(PAGE, &SCRIPTS.concat(), |slot, into| match slot {
@@ -241,7 +242,7 @@ impl Rows {
     }
 }
 
-/// A row a difference, `count` of them in all.
+/// Appends a table with a row per difference. `count` is the number of all differences.
 fn table<'a>(caption: &str, rows: impl Iterator<Item = &'a Difference>, count: usize, into: &mut String) {
     let titles = [
         ("what", false),
@@ -289,7 +290,7 @@ fn line(row: &Difference, into: &mut String) {
     );
 }
 
-/// What is compared; of a stack its innermost functions.
+/// Returns the name of what is compared, for a stack its innermost functions.
 fn what(row: &Difference) -> String {
     if let Some(frames) = &row.frames {
         let inner: Vec<String> = frames.iter().take(2).map(code).collect();
@@ -305,14 +306,14 @@ fn what(row: &Difference) -> String {
     }
 }
 
-/// What a frame is called: with its file where it has no name.
+/// Returns the name of a frame, with its file where it has no name.
 fn code(at: &Json) -> String {
     let file = at["module"].as_str().filter(|_| at["offset"].is_u64() && at["function"].is_null());
     let file = file.and_then(|module| module.rsplit('/').next()).unwrap_or_default();
     format!("{file}{}", frame(at))
 }
 
-/// The interval of a change between −100 % and +100 %, with 0 in the middle.
+/// Returns a bar of the interval of a change between −100 % and +100 %, with 0 in the middle.
 fn bar(relative: Ends, significant: bool) -> String {
     let at = |share: f64| 50.0 + 50.0 * share.clamp(-1.0, 1.0);
     let (low, high) = (at(relative.low), at(relative.high));

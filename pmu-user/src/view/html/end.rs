@@ -1,4 +1,4 @@
-//! What only the whole run has: hot functions, how complete the numbers are, and what measuring cost.
+//! Sections on the whole run: hot functions, completeness of the numbers, and the cost of measuring.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -14,7 +14,7 @@ use crate::{
     view::text::{bytes, duration, percent},
 };
 
-/// The functions that most samples hit.
+/// Appends the functions that most samples hit.
 pub(super) fn hot(rows: &Rows, into: &mut String) {
     if rows.hot.is_empty() {
         into.push_str(
@@ -56,10 +56,10 @@ pub(super) fn hot(rows: &Rows, into: &mut String) {
     into.push_str("</div>");
 }
 
-/// Functions inlined in another one that are shown beside it.
+/// Maximum number of inlined functions shown for a function.
 const PARTS_MAX: usize = 3;
 
-/// A function's hottest line; the functions that are inlined in it, each with its line and share.
+/// Returns the hottest line of a function, or the functions inlined in it, each with its line and share.
 fn lines(row: &Json) -> String {
     let place = |line: &Json| {
         let file = line["file"].as_str()?.rsplit('/').next()?;
@@ -75,7 +75,7 @@ fn lines(row: &Json) -> String {
     if parts.is_empty() { place(&row["lines"][0]).unwrap_or_default() } else { parts.join(", ") }
 }
 
-/// For how long bandwidths were low, medium and high.
+/// Appends the time for which bandwidths were low, medium and high.
 pub(super) fn levels(rows: &Rows, into: &mut String) {
     if rows.levels.is_empty() {
         let why = if rows.header["table"].is_string() {
@@ -129,7 +129,7 @@ pub(super) fn levels(rows: &Rows, into: &mut String) {
     into.push_str("</div>");
 }
 
-/// What a frame is called.
+/// Returns the name of a frame.
 pub(super) fn frame(frame: &Json) -> String {
     let at = |name: &str| frame[name].as_u64();
     match (frame["function"].as_str(), at("offset"), frame["address"].as_str()) {
@@ -140,7 +140,7 @@ pub(super) fn frame(frame: &Json) -> String {
     }
 }
 
-/// A share with its interval.
+/// Returns a share with its interval.
 fn share(row: &Json) -> String {
     let number = |name: &str| row[name].as_f64();
     let (Some(estimate), Some(low), Some(high)) = (number("share"), number("low"), number("high")) else {
@@ -150,7 +150,7 @@ fn share(row: &Json) -> String {
     content(&known, "%")
 }
 
-/// How complete the numbers are, and where the CPUs' time went.
+/// Appends the completeness of the numbers, and the use of the CPUs' time.
 pub(super) fn quality(rows: &Rows, into: &mut String) {
     let (quality, blind) = (&rows.summary["quality"], &rows.summary["blind"]);
     into.push_str("<dl class=\"facts\">");
@@ -168,8 +168,8 @@ pub(super) fn quality(rows: &Rows, into: &mut String) {
         let (seen, missing) = (whole(quality, "switches"), whole(quality, "switches_missing"));
         let known = quality["switch_coverage"]
             .as_f64()
-            .map_or_else(String::new, |share| format!("; whose they were is known of {}", percent(share)));
-        fact("switches", format!("{seen} seen, {missing} never arrived{known}"));
+            .map_or_else(String::new, |share| format!("; task known in {}", percent(share)));
+        fact("switches", format!("{seen} seen, {missing} missed{known}"));
         let samples = &quality["samples"];
         if samples.is_object() {
             let (seen, expected) = (whole(samples, "seen"), whole(samples, "expected"));
@@ -203,7 +203,7 @@ pub(super) fn quality(rows: &Rows, into: &mut String) {
     books(&quality["books"], into);
 }
 
-/// Where the CPUs' time went.
+/// Appends the use of the CPUs' time.
 fn books(books: &Json, into: &mut String) {
     let (Some(capacity), Some(_)) = (books["capacity_ns"].as_f64(), books.as_object()) else { return };
     head("Where the CPUs' time went", &[("who", false), ("time", true), ("share", true)], into);
@@ -230,7 +230,7 @@ fn books(books: &Json, into: &mut String) {
     into.push_str(TAIL);
 }
 
-/// What measuring cost.
+/// Appends the cost of measuring.
 pub(super) fn cost(rows: &Rows, into: &mut String) {
     let cost = &rows.summary["self"];
     let number = |name: &str| cost[name].as_f64().unwrap_or_default();
@@ -283,7 +283,7 @@ pub(super) fn cost(rows: &Rows, into: &mut String) {
     each_program(cost, into);
 }
 
-/// What each program in the kernel cost.
+/// Appends the cost of each program in the kernel.
 fn each_program(cost: &Json, into: &mut String) {
     let Some(programs) = cost["programs"].as_array().filter(|programs| !programs.is_empty()) else { return };
     head("Programs", &[("program", false), ("a run", true), ("runs", true), ("together", true)], into);

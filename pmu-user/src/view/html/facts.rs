@@ -1,4 +1,4 @@
-//! What was measured, what was found, how it was done, and what could not be measured.
+//! Sections on what was measured, what was found, how it was done, and what could not be measured.
 
 use std::fmt::Write as _;
 
@@ -10,18 +10,18 @@ use super::{
 };
 use crate::view::{text::duration, words};
 
-/// A field as text; empty without one.
+/// Returns a field as text, empty if it is missing.
 fn field<'a>(row: &'a Json, name: &str) -> &'a str {
     row[name].as_str().unwrap_or_default()
 }
 
-/// The title of the page.
+/// Appends the title of the page.
 pub(super) fn title(rows: &Rows, into: &mut String) {
     let (target, host) = (field(&rows.header, "target"), field(&rows.header, "host"));
     let _ = write!(into, "{} on {} – pmbpf", text(target), text(host));
 }
 
-/// Where, when, how long, and whether anything is wrong with it.
+/// Appends the place, the start and the length of the run, and whether anything is wrong with it.
 pub(super) fn header(rows: &Rows, into: &mut String) {
     let (header, summary) = (&rows.header, &rows.summary);
     let cpu = &header["cpu"];
@@ -50,7 +50,7 @@ pub(super) fn header(rows: &Rows, into: &mut String) {
     }
 }
 
-/// The times of a command, as time(1) tells them.
+/// Returns the times of a command, as time(1) reports them.
 fn took(workload: &Json) -> Option<String> {
     let times = [("elapsed_ns", "elapsed"), ("user_ns", "user"), ("system_ns", "system")];
     let times = times
@@ -60,7 +60,7 @@ fn took(workload: &Json) -> Option<String> {
     (!times.is_empty()).then(|| times.join(", "))
 }
 
-/// How it was measured and how it ended, in words.
+/// Returns how the run was measured and how it ended, in words.
 fn command(rows: &Rows) -> String {
     let summary = &rows.summary;
     let workload = &summary["workload"];
@@ -89,7 +89,7 @@ fn losses(rows: &Rows) -> String {
     if lost.is_empty() { "nothing".to_owned() } else { lost.join(", ") }
 }
 
-/// What was found, most important first.
+/// Appends the findings, most important first.
 pub(super) fn findings(rows: &Rows, into: &mut String) {
     if rows.findings.is_empty() {
         into.push_str("<p class=\"quiet\">There are no findings. The sections below have the numbers.</p>");
@@ -113,7 +113,7 @@ pub(super) fn findings(rows: &Rows, into: &mut String) {
             let _ = write!(into, ", threshold {}", text(&limit));
         }
         into.push_str("</p>");
-        // What follows from it comes right behind it.
+        // Symptoms come directly behind their finding.
         while let Some(symptom) = rows.next_if(|row| row.get("explained_by").is_some()) {
             let _ = write!(into, "<p class=\"follows\">With it: {}</p>", text(field(symptom, "says")));
         }
@@ -125,13 +125,13 @@ pub(super) fn findings(rows: &Rows, into: &mut String) {
     into.push_str("</ol>");
 }
 
-/// A sentence, or each of a list of them.
+/// Returns a sentence, or each sentence of a list.
 pub(super) fn each(value: &Json) -> impl Iterator<Item = &str> {
     let list = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
     list.iter().filter_map(Json::as_str)
 }
 
-/// How it was measured: events, tables, what metrics say.
+/// Appends the method of measuring: events, tables, and what metrics say.
 pub(super) fn method(rows: &Rows, into: &mut String) {
     let header = &rows.header;
     into.push_str("<dl class=\"facts\">");
@@ -179,7 +179,7 @@ pub(super) fn method(rows: &Rows, into: &mut String) {
     into.push_str(TAIL);
 }
 
-/// Which events were on the counters together, and how each is encoded.
+/// Appends the events that were on the counters together, and the encoding of each.
 fn groups(header: &Json, into: &mut String) {
     let groups = header["groups"].as_array().map(Vec::as_slice).unwrap_or_default();
     if groups.is_empty() {
@@ -200,7 +200,7 @@ fn groups(header: &Json, into: &mut String) {
     into.push_str("</details>");
 }
 
-/// How metrics of tables are computed.
+/// Appends the formulas of metrics from tables.
 fn formulas(formulas: &[Json], into: &mut String) {
     if formulas.is_empty() {
         return;
@@ -221,7 +221,7 @@ fn formulas(formulas: &[Json], into: &mut String) {
     into.push_str("</details>");
 }
 
-/// An event with the words of its `perf_event_attr`.
+/// Returns an event with the words of its `perf_event_attr`.
 fn encoded(event: &Json) -> String {
     let words = event["config"].as_array().map(Vec::as_slice).unwrap_or_default();
     let words = words.iter().enumerate().filter_map(|(place, word)| {
@@ -253,7 +253,7 @@ fn sampled(header: &Json) -> String {
     }
 }
 
-/// What could not be measured, and why: of all, then of single numbers.
+/// Appends what could not be measured and why: first in general, then for single numbers.
 pub(super) fn missing(rows: &Rows, into: &mut String) {
     let mut found: Vec<(String, Vec<String>)> = Vec::new();
     let mut add = |why: &str, what: &str| match found.iter_mut().find(|(known, _)| known == why) {

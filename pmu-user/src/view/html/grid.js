@@ -1,4 +1,4 @@
-// Tables of numbers that sort and filter: who by metric, or metric by whom where these are few.
+// Tables of numbers that sort and filter: owners by metric, or metrics by owner if the owners are few.
 
 const COLUMNS_MAX = 18;
 const ROWS_SHOWN = 60;
@@ -11,7 +11,7 @@ function numberCell(row) {
   return el("td", { class: isWeak(known) ? "n weak" : "n" }, show(known.value, row.unit), wide ? [" ", el("small", {}, wide)] : null);
 }
 
-// Rows by what they are called, and the metrics that are known of any.
+// Returns rows by label, and the metrics that have a known number in any row.
 function pivot(rows) {
   const metrics = new Map(), all = new Map();
   for (const row of rows) {
@@ -37,9 +37,9 @@ function sortHead(title, state, key, redraw, numeric) {
 function sorted(all, state) {
   if (!state.by) return all;
   const sign = state.down ? -1 : 1;
-  // What is missing is neither small nor large: it comes last.
+  // A missing value is neither small nor large, so it comes last.
   const value = (line) => state.by === "label" ? line.label : state.of?.[state.by]?.(line) ?? knownOf(line.cells.get(state.by))?.value ?? null;
-  // Everything together stays on top.
+  // The row of the whole target stays on top.
   const first = (line) => line.owner?.kind === "target" && !state.group;
   return [...all].sort((left, right) => {
     if (first(left) !== first(right)) return first(left) ? -1 : 1;
@@ -51,7 +51,7 @@ function sorted(all, state) {
 
 const scrolled = (label, table) => el("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": label }, table);
 
-// `extra` are columns of our own: title, and a function from a line to its cell.
+// Returns a table. `extra` holds additional columns: a title, and a function from a line to its cell.
 function grid({ caption, what, rows, state, redraw, extra = [], head = rowHead, group }) {
   const { metrics, all } = pivot(rows);
   if (!metrics.length) return el("p", { class: "quiet" }, caption + ": nothing is known here.");
@@ -70,7 +70,7 @@ function grid({ caption, what, rows, state, redraw, extra = [], head = rowHead, 
   return el("div", {}, scrolled(caption, el("table", {}, el("caption", {}, caption), el("thead", {}, el("tr", {}, headings)), bodies)), more);
 }
 
-// A row a group, with what of it adds up; its members are below where it is open.
+// Returns a row per group with the sums of its members. The members are below it while it is open.
 function grouped(lines, group, state, redraw, line) {
   const groups = new Map();
   for (const one of lines) {
@@ -112,7 +112,8 @@ function transposed(caption, metrics, all, state) {
     el("tbody", {}, rows.map((metric) => el("tr", {}, el("th", { scope: "row" }, el("code", {}, metric)), all.map((line) => numberCell(line.cells.get(metric))))))));
 }
 
-// Lets a table that stands in the page sort by its columns; `exact` has the number that a cell of a line shows, where its text would not do.
+// Makes a table of the page sortable by its columns. `exact` returns the number behind a cell whose text is
+// unsuitable for sorting.
 function sortable(table, exact = () => null) {
   const body = table.tBodies[0];
   const lines = [...body.rows];
@@ -136,7 +137,7 @@ function filterBox(label, state, redraw) {
   return el("label", { class: "choice" }, el("span", {}, label), input);
 }
 
-// Everybody whose numbers there are, the target first, as options of a choice.
+// Returns the owners that have numbers, the target first, as options of a choice.
 function ownerOptions(rows) {
   const owners = new Map();
   for (const row of rows) if (row.owner) owners.set(ownerKey(row.owner), ownerLabel(row.owner));

@@ -1,4 +1,4 @@
-//! Rows of intervals: what is known in each of them, with the extremes of the ticks that share one.
+//! Rows of intervals: the known values of each one, with the extremes of the ticks that it combines.
 
 use std::{
     collections::HashMap,
@@ -9,19 +9,20 @@ use serde::Deserialize;
 
 use super::island::{Lines, Packing};
 
-/// Bytes of the packed rows, four thirds of which they are in base64.
+/// Maximum bytes of the packed rows. Base64 makes them four thirds of that.
 const BYTES_MAX: u64 = 1_800_000;
 
-/// Rows, packed.
+/// Packed rows, in base64.
 pub(super) struct Island {
     pub(super) base64: String,
-    /// Ticks in an interval.
+    /// Ticks per interval.
     pub(super) ticks: u32,
-    /// Owners whose intervals there are.
+    /// Number of owners that have intervals.
     pub(super) owners: usize,
 }
 
-/// Takes the rows of intervals, as they are written. What is missing in one is left out: the whole's row says why.
+/// Collector of the rows of intervals, as they are written. A missing number is left out: the row of the
+/// whole run has the reason.
 pub struct Intervals<'a> {
     lines: Lines,
     packing: Packing,
@@ -29,28 +30,28 @@ pub struct Intervals<'a> {
     about: (u32, usize),
 }
 
-/// The rows, when all have been taken.
+/// Rows of intervals, once all have been collected.
 pub struct Packed(Packing, (u32, usize));
 
 impl Intervals<'_> {
-    /// About how many rows fit.
+    /// Approximate number of rows that fit.
     pub const ROWS: u64 = 90_000;
 }
 
 impl<'a> Intervals<'a> {
-    /// None yet: of intervals of so many ticks, and of so many owners.
+    /// Returns a collector without rows, for intervals of `ticks` ticks and for `owners` owners.
     #[must_use]
     pub fn new(ticks: u32, owners: usize, extremes: &'a Extremes) -> Self {
         Self { lines: Lines::default(), packing: Packing::new(), extremes, about: (ticks, owners) }
     }
 
-    /// Do they fit into a page?
+    /// Returns whether the rows fit into a page.
     #[must_use]
     pub fn fits(&self) -> bool {
         self.packing.bytes() <= BYTES_MAX
     }
 
-    /// All have been taken.
+    /// Returns the packed rows, once all have been collected.
     #[must_use]
     pub fn packed(self) -> Packed {
         Packed(self.packing, self.about)
@@ -69,7 +70,7 @@ impl Write for Intervals<'_> {
         let Self { lines, packing, extremes, .. } = self;
         lines.feed(bytes, |line| {
             let Some(point) = Point::of(line)? else { return Ok(()) };
-            // What does not fit is not wanted: there will be another attempt.
+            // Rows that do not fit are not needed: another attempt follows.
             if packing.bytes() > BYTES_MAX {
                 return Ok(());
             }
@@ -90,7 +91,7 @@ impl Write for Intervals<'_> {
     }
 }
 
-/// What of a row says when and how much.
+/// Kind, time and value of a row.
 #[derive(Deserialize)]
 struct Point<'a> {
     kind: &'a str,
@@ -104,7 +105,7 @@ struct Point<'a> {
 }
 
 impl<'a> Point<'a> {
-    /// Of a row that an interval keeps; none of others.
+    /// Returns the point of a row that an interval keeps, or `None` for other rows.
     fn of(line: &'a [u8]) -> io::Result<Option<Self>> {
         // Rows of other kinds may have a field of the same name that is not a number.
         if !line.starts_with(b"{\"schema\"") {
@@ -120,18 +121,19 @@ impl<'a> Point<'a> {
 #[derive(Default)]
 pub struct Extremes {
     lines: Lines,
-    /// When each tick began, how long it was, and its value.
+    /// Start and length of each tick, and its value.
     series: HashMap<Vec<u8>, Vec<(u64, u64, f64)>>,
 }
 
 impl Extremes {
-    /// Has no tick been seen?
+    /// Returns whether no tick has been seen.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.series.is_empty()
     }
 
-    /// The least and the most of the ticks in an interval; one that was cut short says nothing.
+    /// Returns the least and the greatest value of the ticks in an interval. A tick that was cut short is
+    /// ignored.
     fn of(&self, line: &[u8], interval: &Point<'_>) -> Option<(f64, f64)> {
         let series = self.series.get(key(line)?)?;
         let end = interval.t.saturating_add(interval.dt);
@@ -167,8 +169,8 @@ impl Write for Extremes {
     }
 }
 
-/// What a row is about: its text from the owner to the unit, which is the same in every interval. No name can hold these marks, because
-/// its quotes are escaped.
+/// Returns the key of a row: its text from the owner to the unit, which is the same in every interval. A name
+/// cannot contain these marks, because its quotes are escaped.
 fn key(line: &[u8]) -> Option<&[u8]> {
     let find = |mark: &[u8]| line.windows(mark.len()).position(|window| window == mark);
     line.get(find(b"\"owner\":")?..find(b",\"value\":")?)

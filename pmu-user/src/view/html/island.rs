@@ -1,4 +1,5 @@
-//! Rows as they lie in a page: deflated (zlib, RFC 1950), in base64. Browsers inflate them (`DecompressionStream`).
+//! Packed rows in a page: deflated (zlib, RFC 1950), in base64. Browsers inflate them
+//! (`DecompressionStream`).
 
 use std::io::{self, Write as _};
 
@@ -18,7 +19,7 @@ impl Packing {
         self.0.write_all(row)
     }
 
-    /// Bytes until now, but for what the compressor holds back.
+    /// Returns the number of bytes so far, except those that the compressor holds back.
     pub(super) fn bytes(&self) -> u64 {
         self.0.total_out()
     }
@@ -28,12 +29,12 @@ impl Packing {
     }
 }
 
-/// Lines out of what is written in pieces.
+/// Buffer that joins written pieces into lines.
 #[derive(Default)]
 pub(super) struct Lines(Vec<u8>);
 
 impl Lines {
-    /// Gives every line that is complete, with its line feed.
+    /// Passes on every complete line, with its line feed.
     pub(super) fn feed(
         &mut self,
         bytes: &[u8],

@@ -63,7 +63,7 @@ const logs = (rows) => {
   return [Math.log2(lows.reduce((a, b) => Math.min(a, b), Infinity)), Math.log2(highs.reduce((a, b) => Math.max(a, b), 2))];
 };
 
-// The axis of lengths, at powers of ten.
+// Draws the axis of lengths, at powers of ten.
 function lengths({ pen, width, height }, [low, high], y) {
   pen.fillStyle = colour("--quiet");
   pen.strokeStyle = colour("--rule");
@@ -75,7 +75,7 @@ function lengths({ pen, width, height }, [low, high], y) {
   }
 }
 
-// Each further nine of a percentile has the same room.
+// Draws the percentiles. Each further nine of a percentile takes the same room.
 function drawCurve(at, lines) {
   if (!lines.length) return;
   const { pen, width, height } = at;
@@ -108,7 +108,7 @@ function drawCurve(at, lines) {
   });
 }
 
-// Counts by interval and half a doubling.
+// Returns the counts by interval and by half a doubling.
 function cellsOf(key) {
   const series = D.series.get(key) || [];
   const columns = series.map((row) => {

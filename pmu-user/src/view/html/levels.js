@@ -1,10 +1,10 @@
-// For how long a bandwidth was low, medium and high, with limits that can be moved.
+// Time for which a bandwidth was low, medium and high, with adjustable limits.
 
 const LEVELS = ["low", "medium", "high"];
 const PLOT_HEIGHT = 40;
 const STEPS = 1000;
 
-// Seconds at each level, as the report has them: a bin belongs where its middle is.
+// Returns the seconds at each level, as in the report: the middle of a bin determines its level.
 function atLevels(bins, [low, high]) {
   const seconds = [0, 0, 0];
   for (const [from, to, time] of bins) seconds[((from + to) / 2 >= low) + ((from + to) / 2 >= high)] += time;
@@ -29,7 +29,7 @@ function levelFigure(row) {
     const input = el("input", { type: "range", min: 0, max: STEPS, step: 1, "aria-label": `${label}, ${name}`, input: () => move(which, input.valueAsNumber / STEPS * top) });
     return { label, input, said: el("output", {}) };
   });
-  // A limit takes the other one along.
+  // Moving one limit past the other moves both.
   const move = (which, value) => {
     limits[which] = Math.min(top, Math.max(0, value));
     limits[1 - which] = which ? Math.min(limits[0], limits[1]) : Math.max(limits[0], limits[1]);

@@ -1,11 +1,11 @@
-// Brings the page to life.
+// Start of the scripts of the page.
 
 function whatIsKept() {
   const left = Object.entries(D.about.left_out).map(([kind, rows]) => `${rows} rows of kind ${kind}`);
   const spans = D.spans.length;
   const size = (document.documentElement.outerHTML.length / 1e6).toFixed(1);
   $("#kept").textContent = `This page has the rows of the whole run and ${spans} interval${spans === 1 ? "" : "s"}` +
-    (D.about.ticks > 1 ? ` of ${D.about.ticks} ticks each` : "") + `, ${size} MB in all.` + (left.length ? ` For want of room it leaves out ${left.join(", ")}.` : "");
+    (D.about.ticks > 1 ? ` of ${D.about.ticks} ticks each` : "") + `, ${size} MB in all.` + (left.length ? ` To limit its size it leaves out ${left.join(", ")}.` : "");
 }
 
 async function main() {

@@ -1,8 +1,9 @@
-//! One HTML file that needs nothing else: rows of JSON as tables that can be read as they are, and once more as data for
-//! the scripts that sort, filter, draw and narrow down to a span of time.
+//! Self-contained HTML file. It has the rows of JSON as tables that can be read as they are, and again as
+//! data for the scripts. The scripts sort, filter, draw and narrow down to a span of time.
 //!
-//! A browser applies the styles and scripts whose hashes the page names, and loads nothing. Names of others reach the markup through
-//! [`Untrusted::html`](crate::untrusted::Untrusted::html) alone, and the scripts' part of the page as text.
+//! A browser applies only the styles and scripts whose hashes the page names, and loads nothing. Names chosen
+//! by others reach the markup only through [`Untrusted::html`](crate::untrusted::Untrusted::html), and the
+//! scripts' part of the page as text.
 
 mod cells;
 mod diff;
@@ -30,16 +31,16 @@ pub use self::{
 };
 use self::{intervals::Island, rows::Rows};
 
-/// Intervals of a page: as many as its charts have room for.
+/// Maximum number of intervals of a page, as many as its charts have room for.
 pub const SPANS_MAX: u64 = 240;
-/// Owners whose intervals are kept however many there are.
+/// Number of owners that keep their intervals, however many there are.
 pub const OWNERS_MIN: usize = 8;
-/// Owners whose intervals are kept at most: a browser reads every row before it shows the page.
+/// Maximum number of owners that keep their intervals. A browser reads every row before it shows the page.
 pub const OWNERS_MAX: usize = 500;
 
 const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("style.css");
-/// In this order, as one script.
+/// Scripts, joined in this order.
 const SCRIPTS: [&str; 14] = [
     include_str!("base.js"),
     include_str!("data.js"),
@@ -57,11 +58,11 @@ const SCRIPTS: [&str; 14] = [
     include_str!("main.js"),
 ];
 
-/// The page, out of the rows of the whole run and those of its intervals.
+/// Returns the page, made from the rows of the whole run and those of its intervals.
 ///
 /// # Errors
 ///
-/// Rows could not be compressed.
+/// The rows could not be compressed.
 pub fn page(whole: Whole, intervals: Packed) -> io::Result<Vec<u8>> {
     let (rows, of_whole) = whole.end()?;
     let of_intervals = intervals.end()?;
@@ -73,7 +74,7 @@ pub fn page(whole: Whole, intervals: Packed) -> io::Result<Vec<u8>> {
     }))
 }
 
-/// A page with its policy, styles and one script; `fill` writes what stands in its other places.
+/// Returns a page with its policy, styles and one script. `fill` writes the content of its other slots.
 fn assembled(page: &str, scripts: &str, mut fill: impl FnMut(&str, &mut String)) -> Vec<u8> {
     let script = format!("\"use strict\";\n(() => {{\n{scripts}}})();\n");
     let mut into = String::with_capacity(1 << 20);
@@ -94,7 +95,7 @@ fn assembled(page: &str, scripts: &str, mut fill: impl FnMut(&str, &mut String))
     into.into_bytes()
 }
 
-/// What stands in a place of the page.
+/// Writes the content of a slot of the page.
 fn fill(slot: &str, rows: &Rows, into: &mut String) {
     match slot {
         "title" => facts::title(rows, into),
@@ -113,7 +114,8 @@ fn fill(slot: &str, rows: &Rows, into: &mut String) {
     }
 }
 
-/// What a browser may do with the page: apply its styles, run its script, show its pictures; nothing else.
+/// Returns the policy for browsers. It allows the styles, the script and the pictures of the page, and
+/// nothing else.
 fn policy(script: &str) -> String {
     let hash = |text: &str| STANDARD.encode(Sha256::digest(text.as_bytes()));
     format!(
@@ -123,7 +125,7 @@ fn policy(script: &str) -> String {
     )
 }
 
-/// What the scripts have to know of their data that is in no row.
+/// Returns the facts on the data that the scripts need and that are not in any row.
 fn about(rows: &Rows, intervals: &Island) -> String {
     json!({
         "ticks": intervals.ticks, "owners": intervals.owners, "left_out": rows.left_out,

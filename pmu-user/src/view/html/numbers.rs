@@ -1,4 +1,4 @@
-//! Numbers as tables: owners by metrics, subjects of I/O by metrics, and counts one a row.
+//! Tables of numbers: owners by metrics, subjects of I/O by metrics, and counts, one per row.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -9,14 +9,14 @@ use super::{
     rows::{Number, Rows, Who},
 };
 
-/// Rows of a table; the scripts have all.
+/// Maximum number of rows of a table. The scripts have all rows.
 const ROWS_MAX: usize = 150;
-/// Columns of a table.
+/// Maximum number of columns of a table.
 const COLUMNS_MAX: usize = 16;
-/// Subjects beside each other; where there are more, they are below each other.
+/// Maximum number of subjects in columns. If there are more, they are in rows.
 const BESIDE_MAX: usize = 3;
 
-/// The tables that this report has.
+/// Appends the tables of a report.
 pub(super) fn tables(rows: &Rows, into: &mut String) {
     if rows.header["command"] == "stat" {
         return counts(&rows.numbers, into);
@@ -47,7 +47,7 @@ pub(super) fn tables(rows: &Rows, into: &mut String) {
     into.push_str("</div>");
 }
 
-/// Leaves the root cgroup out where it has what the target has.
+/// Returns the numbers without the root cgroup, if it has the same numbers as the target.
 fn without_root(mut numbers: Vec<&Number>) -> Vec<&Number> {
     let is_root = |number: &Number| {
         number.owner.as_ref().and_then(|owner| owner.path.as_deref()).is_some_and(|path| path == "/")
@@ -73,10 +73,10 @@ fn word(subject: &BTreeMap<String, Json>, name: &str) -> String {
     subject.get(name).and_then(Json::as_str).unwrap_or_default().to_owned()
 }
 
-/// What a row is called: the subject, then whose.
+/// Returns the label of a row: the subject, then the owner.
 pub(super) fn label(owner: Option<&Who>, subject: Option<&BTreeMap<String, Json>>) -> String {
     let subject = subject.map(|subject| {
-        // A place is a number: it says little without its kind.
+        // A place is a number, which says little without its kind.
         let kind = if subject.contains_key("at") { "kind" } else { "" };
         let names = [kind, "name", "path", "address", "port", "operation", "direction", "at"];
         let parts: Vec<String> =
@@ -90,7 +90,7 @@ pub(super) fn label(owner: Option<&Who>, subject: Option<&BTreeMap<String, Json>
     }
 }
 
-/// Who by metric, or metric by whom where these are few.
+/// Appends a table of owners by metric, or of metrics by owner if the owners are few.
 fn wide(
     caption: &str,
     what: &str,
@@ -140,7 +140,7 @@ fn wide(
     more(metrics.len() - columns.len(), "columns", into);
 }
 
-/// Says what of a table is left out.
+/// Appends a note of what a table leaves out.
 pub(super) fn more(count: usize, what: &str, into: &mut String) {
     if count > 0 {
         let _ = write!(into, "<p class=\"quiet\">{count} more {what} are in the page's data only.</p>");
@@ -159,7 +159,7 @@ fn transposed(caption: &str, metrics: &[&str], all: &[(String, BTreeMap<&str, &N
     into.push_str(TAIL);
 }
 
-/// Counts without owners' metrics: a number a row, with what it rests on.
+/// Appends counts without owners' metrics: one number per row, with what it rests on.
 fn counts(numbers: &[Number], into: &mut String) {
     into.push_str("<div id=\"counts\">");
     let titles =

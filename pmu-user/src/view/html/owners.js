@@ -1,4 +1,4 @@
-// Who did what: owners by metric, and everything that I/O is measured of.
+// Activity of owners: owners by metric, and everything for which I/O is measured.
 
 const GROUPS = {
   "": null,
@@ -7,14 +7,15 @@ const GROUPS = {
   folder: (line) => line.owner?.path?.replace(/\/[^/]*$/, "") || "/",
 };
 
-// The choice of whom the sections below are about.
+// Returns the button that selects the owner that the sections below are about.
 function ownerHead(line) {
   const key = ownerKey(line.owner);
   const button = el("button", { type: "button", class: "pick", "aria-pressed": String(key === S.owner), click: () => selectOwner(key === S.owner ? null : key) }, line.label);
   return el("th", { scope: "row", class: "who" }, button);
 }
 
-// CPU time as a share of one CPU over the span; of a whole run of a command, over its time.
+// Returns the column of CPU time as a share of one CPU over the span. For the whole run of a command, the
+// share is over the command's time.
 function ofCpu() {
   const title = "of a CPU";
   const span = spanTimes();
@@ -31,7 +32,7 @@ function ofCpu() {
   return { title, share, cell };
 }
 
-// The root cgroup holds everything: where it has what the target has, it is no row of its own.
+// The root cgroup includes everything. If it has the same numbers as the target, it has no separate row.
 function withoutRoot(rows) {
   const root = (row) => row.owner?.path === "/";
   const target = (row) => row.owner?.kind === "target";
@@ -87,7 +88,7 @@ function subjectGrids() {
   redraw();
 }
 
-// Counts without owners' metrics, a number a row: the table that stands in the page, of the span.
+// Updates the counts without owners' metrics, one number per row: the table of the page, for the span.
 function counts() {
   const table = $("#counts table");
   if (!table) return;

@@ -1,7 +1,8 @@
-// The platform as a diagram: memory, sockets, links between them, I/O stacks, ports and what is behind them. What is used more is darker.
+// Diagram of the platform: memory, sockets, links between them, I/O stacks, ports and what is behind them.
+// Higher utilization is darker.
 
 const BOX = { width: 1120, line: 15, pad: 6, gap: 8 };
-// From the left: memory, the socket, its stacks, their ports.
+// Columns from the left: memory, the socket, its stacks, their ports.
 const COLUMN = { memory: [0, 215], socket: [255, 190], stack: [485, 225], port: [750, 370] };
 const CHARACTER = 6.3;
 const NAMES_SHOWN = 3;
@@ -16,14 +17,14 @@ function platform() {
   redraw();
 }
 
-// The number of a subject, in words; what is missing has no words.
+// Returns the number of a subject in words, or null if it is missing.
 function said(rows, metric, isIts, name = "") {
   const row = rows.find((one) => one.metric === metric && isIts(one.subject));
   const known = knownOf(row);
   return known ? { words: (name + " " + show(known.value, row.unit) + " " + interval(known, row.unit)).trim(), value: known.value, weak: isWeak(known) } : null;
 }
 
-// What belongs to a socket: devices by stack and port, and scopes that are counted.
+// Returns the parts of a socket: devices by stack and port, and scopes that are counted.
 function stacksOf(socket, rows) {
   const stacks = new Map();
   const stack = (key, bus) => stacks.get(key) || stacks.set(key, { bus, at: null, ports: new Map() }).get(key);
@@ -43,7 +44,7 @@ function stacksOf(socket, rows) {
 }
 
 function diagram(rows) {
-  // A socket may have several dies with counters of their own.
+  // A socket may have several dies with separate counters.
   const dies = rows.filter(({ subject }) => subject.kind === "socket").map(({ subject }) => Number(subject.at));
   const sockets = [...Array(Math.max(D.platform.sockets || 1, ...dies.map((die) => die + 1))).keys()];
   if (D.devices.some((device) => device.socket === null || device.socket === undefined)) sockets.push(null);
@@ -63,7 +64,8 @@ function diagram(rows) {
   return svg;
 }
 
-// A box with lines of text, as dark as its utilization. A line that is too long is cut, and whole where the pointer rests.
+// Returns a box with lines of text, as dark as its utilization. A line that is too long is cut, and shown in
+// full under the pointer.
 function box([x, width], y, lines, utilization) {
   const known = lines.filter((line) => line);
   const height = known.length * BOX.line + BOX.pad * 2 - 2;
@@ -95,7 +97,7 @@ function socketBox(socket, rows, y) {
     said(rows, "ddio.write_l3_miss", isIts, "DDIO write miss"), said(rows, "ddio.read_l3_miss", isIts, "DDIO read miss")], most);
 }
 
-// The stacks of a socket, a wire to each, and their ports beside them.
+// Returns the stacks of a socket, a wire to each, and the ports next to them.
 function stackBoxes(socket, rows, top) {
   const all = [];
   let y = top;

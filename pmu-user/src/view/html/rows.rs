@@ -1,4 +1,4 @@
-//! Rows of the whole run: packed for the scripts, and read once more for the tables.
+//! Rows of the whole run: packed for the scripts, and parsed again for the tables.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,14 +13,15 @@ use super::{
     island::{Lines, Packing},
 };
 
-/// Bytes of the packed rows; beyond, the last ones are left out. In base64 they are four thirds of it.
+/// Maximum bytes of the packed rows. Rows beyond that are left out. Base64 makes them four thirds of it.
 const BYTES_MAX: u64 = 1_500_000;
-/// Of which numbers of owners and devices may take so many, so that stacks and waits have room however many owners there are.
+/// Maximum bytes for numbers of owners and devices. Stacks and waits keep room, however many owners there
+/// are.
 const NUMBER_BYTES_MAX: u64 = 1_200_000;
-/// Functions in the table of the hottest ones.
+/// Maximum number of functions in the table of the hottest ones.
 const HOT_MAX: usize = 60;
 
-/// A row of a number, as far as tables need it.
+/// Row of a number, with the fields that tables need.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Number {
     pub(super) owner: Option<Who>,
@@ -41,7 +42,7 @@ pub(super) struct Number {
     pub(super) quantiles: Option<BTreeMap<String, Bound>>,
 }
 
-/// A quantile.
+/// Quantile with its interval.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub(super) struct Bound {
     pub(super) value: f64,
@@ -49,7 +50,7 @@ pub(super) struct Bound {
     pub(super) high: Option<f64>,
 }
 
-/// An owner.
+/// Owner of a number.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 pub(super) struct Who {
     pub(super) kind: String,
@@ -65,7 +66,7 @@ pub(super) struct Who {
 }
 
 impl Who {
-    /// As it is called in a table; not escaped yet.
+    /// Returns the label of the owner in a table, not escaped yet.
     pub(super) fn label(&self) -> String {
         match (&*self.kind, &self.path, self.pid.or(self.host_pid), self.tid) {
             ("target", ..) => "all".to_owned(),
@@ -84,10 +85,10 @@ impl Who {
     }
 }
 
-/// What a culprit had of a victim's waits for a CPU.
+/// Share of a culprit in a victim's waits for a CPU.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Charge {
-    /// The victim.
+    /// Owner that waited.
     pub(super) owner: Who,
     pub(super) culprit: Who,
     pub(super) wait_ns: f64,
@@ -102,26 +103,26 @@ pub(super) struct Rows {
     pub(super) summary: Json,
     pub(super) findings: Vec<Json>,
     pub(super) numbers: Vec<Number>,
-    /// Numbers of processes of one program together.
+    /// Numbers of the processes of one program combined.
     pub(super) of_programs: Vec<Number>,
     pub(super) bottlenecks: Vec<Json>,
-    /// A victim's together, as they are in the report.
+    /// Charges, grouped by victim, in the order of the report.
     pub(super) charges: Vec<Charge>,
-    /// The same, processes of one program together; none where no two ran.
+    /// Same charges, with processes of one program combined. Empty if no two processes of a program ran.
     pub(super) charges_of_programs: Vec<Charge>,
-    /// For how long bandwidths were low, medium and high.
+    /// Time for which bandwidths were low, medium and high.
     pub(super) levels: Vec<Json>,
-    /// How metrics of tables are computed.
+    /// Formulas of metrics from tables.
     pub(super) formulas: Vec<Json>,
     /// The hottest functions over the target.
     pub(super) hot: Vec<Json>,
-    /// How many there are.
+    /// Number of hot functions.
     pub(super) hot_count: usize,
-    /// Rows that the scripts do not have, by kind.
+    /// Numbers of rows that the scripts do not have, by kind.
     pub(super) left_out: BTreeMap<String, u64>,
 }
 
-/// Takes the rows of the whole run, as they are written.
+/// Collector of the rows of the whole run, as they are written.
 pub struct Whole {
     lines: Lines,
     packing: Packing,
@@ -135,13 +136,13 @@ impl Default for Whole {
 }
 
 impl Whole {
-    /// None yet.
+    /// Returns a collector without rows.
     #[must_use]
     pub fn new() -> Self {
         Self { lines: Lines::default(), packing: Packing::new(), rows: Rows::default() }
     }
 
-    /// How many numbers there are that are known.
+    /// Returns the count of known numbers.
     #[must_use]
     pub fn numbers(&self) -> u64 {
         let known = |number: &&Number| number.value.is_some() || number.quantiles.is_some();
@@ -170,7 +171,7 @@ struct Kind<'a> {
     kind: &'a str,
 }
 
-/// CPU time of an owner with these numbers; that of the target is the most.
+/// Returns the CPU time of an owner with these numbers. The target ranks above all owners.
 fn cpu_time(numbers: &[&Number]) -> f64 {
     let of = |number: &&&Number| number.metric == "cpu_time";
     let is_target = numbers[0].owner.as_ref().is_some_and(|owner| owner.kind == "target");
@@ -179,8 +180,8 @@ fn cpu_time(numbers: &[&Number]) -> f64 {
 }
 
 impl Rows {
-    /// Numbers of owners and of the target, processes of one program together: by CPU time where that is the order that they have, else
-    /// where the first of them was.
+    /// Returns the numbers of owners and of the target, with processes of one program combined. They are
+    /// sorted by CPU time if `numbers` is. Otherwise, a program takes the place of its first process.
     pub(super) fn by_program<'a>(&'a self, numbers: &[&'a Number]) -> Vec<&'a Number> {
         let mut programs: BTreeMap<&str, Vec<&Number>> = BTreeMap::new();
         for number in &self.of_programs {
@@ -203,7 +204,7 @@ impl Rows {
         rows.concat()
     }
 
-    /// Keeps a row. The header, the summary and what was found are never too much.
+    /// Keeps a row. The header, the summary and the findings are always packed.
     fn add(&mut self, line: &[u8], packing: &mut Packing) -> io::Result<()> {
         let Kind { kind } = serde_json::from_slice(line)?;
         let is_needed = matches!(kind, "header" | "summary" | "finding" | "bottleneck");

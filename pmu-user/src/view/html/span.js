@@ -1,4 +1,4 @@
-// The span of time and the owner that everything is about, and numbers of a span.
+// Selected span of time and selected owner, and the numbers of a span.
 
 const S = { from: null, to: null, owner: null, listeners: [] };
 
@@ -15,7 +15,7 @@ function selectOwner(key) {
   changed();
 }
 
-// Start, end and length of the span in ns.
+// Returns the start and the end of the span in ns.
 function spanTimes() {
   if (S.from !== null) return [D.spans[S.from].t, D.spans[S.to].end];
   const length = D.summary.duration_ns || (D.spans.length ? D.spans[D.spans.length - 1].end : 0);
@@ -30,7 +30,7 @@ function spanText() {
 
 let numbersFor = null;
 
-// The numbers of the span: the whole run's as they are, or what its intervals come to.
+// Returns the numbers of the span: those of the whole run, or those combined from its intervals.
 function numbers() {
   if (S.from === null) return D.numbers;
   const id = S.from + " " + S.to;
@@ -38,15 +38,15 @@ function numbers() {
   return numbersFor.rows;
 }
 
-// The program that a process is of, where several of its processes ran.
+// Returns the program of a process, where several of the program's processes ran.
 const programOf = (owner) => (owner && (owner.kind === "process" || owner.kind === "ended") ? D.programs.find((row) => row.owner.name === owner.name)?.owner ?? null : null);
 
-// Is an owner the chosen one, or a process of the chosen program?
+// Returns whether an owner is the selected one, or a process of the selected program.
 const isOf = (owner, key) => ownerKey(owner) === key || (key?.startsWith("program\u0001") ? ownerKey(programOf(owner)) === key : false);
 
 let programsFor = null;
 
-// The numbers of the span with processes of one program together.
+// Returns the numbers of the span with processes of one program combined.
 function numbersByProgram() {
   const all = numbers();
   if (!D.programs.length) return all;
@@ -57,7 +57,8 @@ function numbersByProgram() {
   const left = new Map(), groups = new Map();
   for (const row of programsFor.rows) left.set(row.owner.name, (left.get(row.owner.name) || []).concat(row));
   const time = (rows) => (rows[0].owner?.kind === "target" ? Infinity : rows.find((row) => row.metric === "cpu_time" && !row.subject)?.value ?? 0);
-  // A program stands where the first of its processes was, or where its CPU time puts it where that is the order.
+  // A program takes the place of its first process, or the place of its CPU time if the rows are in that
+  // order.
   for (const row of all) {
     const key = isMember(row) ? row.owner.name : ownerKey(row.owner);
     if (!groups.has(key)) groups.set(key, isMember(row) ? left.get(row.owner.name) : []);
@@ -88,7 +89,8 @@ function together(whole) {
   return { ...whole, value: sum("value"), low: sum("low"), high: sum("high"), coverage, how: addsUp(whole) ? whole.how : "mean", flagged: undefined };
 }
 
-// A share of an owner's own doing weighs as much as the owner ran; anything else, and a share of the time, as long as its interval was.
+// Returns the weights of rows. A share of an owner's activity weighs as much as the owner ran. Any other
+// number, and a share of the time, weighs as long as its interval was.
 function weightsOf(rows) {
   return rows.map((row) => {
     if (row.subject || !row.owner || row.metric.startsWith("pressure.")) return row.dt;
@@ -97,7 +99,7 @@ function weightsOf(rows) {
   });
 }
 
-// Distributions add up exactly, bucket by bucket.
+// Returns the sum of distributions, which add up exactly, bucket by bucket.
 function merged(whole, rows, coverage) {
   const buckets = new Map();
   for (const row of rows) {
@@ -126,14 +128,14 @@ function quantile(buckets, total, share) {
   return { value: 0, low: 0, high: 0 };
 }
 
-// What is known of a row as one number: of a distribution its 99th percentile.
+// Returns the known value of a row as one number, for a distribution its 99th percentile.
 function knownOf(row) {
   if (!row) return null;
   if (row.quantiles) return { ...row.quantiles.p99, coverage: row.coverage ?? 1 };
   return row.value === null || row.value === undefined ? null : row;
 }
 
-// Says which span everything is about, and how to leave it.
+// Shows the span that the page is limited to, and how to leave it.
 function spanBar() {
   const place = $("#span");
   whenChanged(() => {
@@ -145,7 +147,7 @@ function spanBar() {
   });
 }
 
-// The other theme, drawn anew.
+// Returns the button that switches to the other theme and draws again.
 function themeButton() {
   const root = document.documentElement;
   const isDark = () => (root.dataset.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";

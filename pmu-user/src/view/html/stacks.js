@@ -1,4 +1,5 @@
-// Stacks as an icicle: callers above callees, as wide as their samples, or as their time off the CPU. Search, zoom, and a way through it by keys.
+// Stacks as an icicle: callers above callees, as wide as their samples, or as their time off the CPU. It has
+// search, zoom, and navigation by keys.
 
 const ROW = 18;
 const DEPTH_MAX = 400;
@@ -13,7 +14,8 @@ function frameLabel(frame) {
   return /^\d+$/.test(frame.address) ? "0x" + BigInt(frame.address).toString(16) : String(frame.address ?? "?");
 }
 
-// A tree of frames out of stacks, with what each of them weighs, and weighs beside; with `upside`, callees above their callers.
+// Returns a tree of frames from stacks, each with its weight, and with its weight by `beside`. With `upside`,
+// callees are above their callers.
 function stackTree(stacks, weigh, beside, upside) {
   const node = (name, module, parent) => ({ name, module, total: 0, own: 0, beside: 0, depth: parent ? parent.depth + 1 : 0, parent, children: new Map() });
   const root = node("all", null, null);
@@ -37,7 +39,8 @@ function stackTree(stacks, weigh, beside, upside) {
   return root;
 }
 
-// An icicle of a tree, with what controls it. `paint` gives the colour of a frame and how full it is, `says` its numbers in words.
+// Returns an icicle of a tree, with its controls. `paint` returns the colour and the opacity of a frame,
+// `says` its numbers in words.
 function icicle(label, paint, says) {
   const state = { search: "", root: null, zoom: null, focus: null, boxes: [] };
   const canvas = el("canvas", { tabindex: 0, role: "application", "aria-label": label + " Arrow keys move between frames, enter zooms, escape zooms out; the line below names the frame." });
@@ -55,10 +58,10 @@ function icicle(label, paint, says) {
 
 const eventNames = () => (D.header.sampling_events || [D.header.sampling].filter(Boolean)).map((event) => event.event);
 
-// What stacks are as wide as, where that is no event.
+// Width of stacks that is not an event.
 const OFF_CPU = "off_cpu";
 
-// Of fewer samples than this a frame says nothing about a metric.
+// Minimum samples of a frame for a statement about a metric.
 const SAMPLES_TOLD = 10;
 
 function stacksView() {
@@ -70,7 +73,7 @@ function stacksView() {
   const state = { owner: "", event: D.stacks.length ? 0 : OFF_CPU, colour: null, upside: false };
   const of = (stack, event) => (event === OFF_CPU ? stack.time_ns?.value : stack.time_ns ? 0 : stack.samples_by_event ? stack.samples_by_event[event] : event ? 0 : stack.samples) || 0;
   const share = (samples, root) => percent(samples / Math.max(1, root.total));
-  // How many times as often as in all a frame had the other event.
+  // Returns the ratio of a frame's samples of the other event to those expected from all frames.
   const times = (node, root) => {
     const expected = node.total * root.beside / Math.max(1, root.total);
     return Math.max(node.beside, expected) < SAMPLES_TOLD ? null : node.beside / expected;
@@ -111,10 +114,10 @@ function stacksView() {
   });
 }
 
-// A colour for more (1) and less (-1) than usual.
+// Returns a colour for more (1) and less (-1) than usual.
 const against = (degree) => [colour(degree > 0 ? "--more" : "--less"), 0.08 + 0.72 * Math.min(1, Math.abs(degree))];
 
-// Places the frames of the zoomed part: those above it over the whole width, those below by their share.
+// Returns the boxes of the zoomed part: frames above it over the whole width, frames below it by their share.
 function laidOut(state, width) {
   const boxes = [];
   const path = [];
@@ -136,7 +139,7 @@ function laidOut(state, width) {
   return boxes;
 }
 
-// A tone by module, the same in every page.
+// Returns a tone by module, the same in every page.
 function tone(node) {
   if (node.depth === 0) return colour("--frame-root");
   if (!node.module) return colour("--frame-kernel");
@@ -179,7 +182,7 @@ function drawStacks({ canvas, said, hits, state, paint, says }) {
   hits.textContent = state.search ? percent(matched(state.root, state.search) / Math.max(1, state.root.total)) + " of samples" : "";
 }
 
-// Samples in frames that match, each counted once.
+// Returns the samples in frames that match, each counted once.
 function matched(node, search) {
   if (isHit(node, search)) return node.total;
   let sum = 0;

@@ -1,4 +1,4 @@
-//! The page: nothing in it is markup that is not ours, its policy names its content, and it stays small.
+//! Tests of the page: it contains no foreign markup, its policy names its content, and it stays small.
 
 use std::io::{Read as _, Write as _};
 
@@ -11,7 +11,7 @@ use super::{Differences, Extremes, Intervals, Whole, page};
 const HEADER: &str = r#"{"kind":"header","command":"run","target":"</title><script>alert(1)</script>","host":"h","version":"0"}"#;
 const SUMMARY: &str = r#"{"kind":"summary","complete":true,"stopped":"duration","duration_ns":1000000000,"losses":{},"missing":[{"what":"a\"b","why":"<i>why</i>"}]}"#;
 
-/// Rows of an owner of this name.
+/// Returns the rows of an owner of this name.
 fn rows(name: &str) -> String {
     let owner = serde_json::json!({"kind": "process", "name": name, "pid": 7});
     let number = format!(
@@ -140,7 +140,7 @@ fn every_section_is_readable_without_scripts() {
         "50.0 % <small>±10.0</small>",
         "&#60;i&#62;why",
         "a&#34;b",
-        // Who had the CPU: of 4 ms three quarters, then a quarter.
+        // Culprits: of 4 ms three quarters, then a quarter.
         "<td class=\"n\">4.00 ms</td><td class=\"n heat6\">3.00 ms <small>75.0 %</small></td><td class=\"n heat2\">1.00 ms <small>25.0 %</small></td>",
         // Time at bandwidth.
         "<td class=\"n\">60.0 GB/s</td><td>given</td><td class=\"n\">20.0 GB/s</td><td class=\"n\">40.0 GB/s</td>",
@@ -182,7 +182,7 @@ fn an_interval_of_several_ticks_has_their_extremes() {
     };
     let mut extremes = Extremes::default();
     assert!(extremes.is_empty());
-    // The last tick was cut short: it says nothing.
+    // The last tick was cut short: it is ignored.
     for (t, dt, value) in [(0, 10, 5), (10, 10, 1), (20, 10, 9), (30, 10, 4), (40, 2, 0)] {
         extremes.write_all(row(t, dt, value).as_bytes()).unwrap();
     }
@@ -200,7 +200,7 @@ fn an_interval_of_several_ticks_has_their_extremes() {
     assert_eq!(extremes, [[6.0, 1.0, 5.0], [13.0, 4.0, 9.0]]);
 }
 
-/// The page of a comparison in which everything has this name.
+/// Returns the page of a comparison in which everything has this name.
 fn compared(name: &str) -> (String, String) {
     let owner = serde_json::json!({"kind": "cgroup", "name": name, "path": name});
     let ends = |value: f64| serde_json::json!({"value": value, "low": value - 0.1, "high": value + 0.1});

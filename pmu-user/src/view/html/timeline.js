@@ -1,4 +1,4 @@
-// Metrics over time, one below the other on one axis: a cursor for all of them, and a brush that makes a span of it.
+// Metrics over time, one below the other on one axis, with a common cursor, and a brush that selects a span.
 
 const CHART_HEIGHT = 76;
 const AXIS_HEIGHT = 18;
@@ -11,14 +11,15 @@ const T = { charts: [], cursor: null, redraw: [] };
 
 const lineColour = (index) => colour("--line-" + (index % LINES_MAX + 1));
 
-// Time against pixels.
+// Returns the conversions between time and pixels.
 function scale(width) {
   const [first, last] = [D.spans[0].t, D.spans[D.spans.length - 1].end];
   const inner = width - LEFT - 4;
   return { x: (t) => LEFT + (t - first) / (last - first) * inner, t: (x) => first + (x - LEFT) / inner * (last - first) };
 }
 
-// What a row says in a chart: a rate where numbers add up, so that intervals of different lengths compare.
+// Returns the value of a row in a chart. A number that adds up becomes a rate, so that intervals of different
+// lengths compare.
 function level(row, field = "value") {
   if (row.quantiles) return row.quantiles.p99[field] ?? row.quantiles.p99.value;
   if (!addsUp(row)) return row[field];
@@ -34,7 +35,8 @@ function levelUnit(row) {
 
 const showLevel = (value, unit) => (unit === "% of a CPU" ? three(value) + " %" : unit.endsWith("/s") && COUNTED.has(unit.slice(0, -2)) ? count(value) + "/s" : show(value, unit));
 
-// Whose lines are drawn, in the same colours everywhere: the chosen owner, everything, then who ran longest.
+// Returns the owners that are drawn, in the same colours everywhere: the selected one, the target, then those
+// that ran longest.
 function drawnOwners() {
   const ran = D.numbers.filter((row) => row.metric === "cpu_time" && D.series.has(row.key))
     .sort((left, right) => (knownOf(right)?.value ?? -1) - (knownOf(left)?.value ?? -1));
@@ -42,7 +44,8 @@ function drawnOwners() {
   return ran.sort((left, right) => first(right) - first(left)).map((row) => ownerKey(row.owner)).slice(0, LINES_MAX);
 }
 
-// The lines of a metric, each with its colour. What is not of tasks has no owner as a rule: the largest then.
+// Returns the lines of a metric, each with its colour. Numbers that are not of tasks usually have no owner:
+// the largest ones are drawn then.
 function linesOf(metric) {
   const found = D.numbers.filter((row) => row.metric === metric && D.series.has(row.key));
   const owners = drawnOwners();
@@ -88,7 +91,7 @@ function drawChart({ pen, width, height }, lines, unit) {
   const of = (list, field) => list.flatMap((row) => (row && row[field] !== undefined ? [level(row, field)] : []));
   const highest = (values) => values.reduce((most, value) => Math.max(most, value), 0);
   const reached = Math.max(highest(series.flatMap((list) => list.flatMap((row) => (row ? [level(row)] : [])))), highest(of(series[0], "most")));
-  // A wide interval may be cut off, so that the line is seen.
+  // A wide interval may be cut off, so that the line remains visible.
   const most = Math.max(reached, Math.min(highest(of(series[0], "high")), 1.6 * reached)) || 1;
   const y = (value) => height - 4 - Math.min(1.05, Math.max(0, value) / most) * (height - 14);
   shade(pen, x, height);
@@ -104,7 +107,8 @@ function drawChart({ pen, width, height }, lines, unit) {
   cursorLine(pen, x, height);
 }
 
-// A step an interval; nothing where nothing is known. Around the first line, what its ticks reached, or its 95 % interval.
+// Draws a step per interval, and nothing where no value is known. A band around the first line shows the
+// extremes of its ticks, or its 95 % interval.
 function drawLine(pen, series, x, y, stroke, isFirst) {
   if (isFirst) {
     pen.fillStyle = stroke;
@@ -154,7 +158,7 @@ function moveCursor(index) {
   redrawCharts();
 }
 
-// Pointer and keys: the cursor follows, a drag selects.
+// Handles pointer and keys: the cursor follows, and a drag selects.
 function brushed(canvas) {
   let begun = null, anchor = null;
   const at = (event) => spanAt(scale(canvas.clientWidth).t(event.offsetX));

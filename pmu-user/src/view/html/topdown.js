@@ -1,4 +1,4 @@
-// Top-Down trees: the chosen owner's, with what is small folded away.
+// Top-Down trees: that of the selected owner, with small parts left out.
 
 const SMALL = 1;
 
@@ -33,7 +33,7 @@ function isShown(row, state) {
   return known !== null && (row.unit !== "%" || Math.abs(known.high) >= SMALL);
 }
 
-// A threshold without what it repeats: that the metrics above are over theirs.
+// Returns a threshold without the repeated condition that the metrics above exceed theirs.
 function shortened(threshold) {
   const [first, ...rest] = (threshold || "").split(" & ");
   const [, condition] = /^@\S+ ([<>] .*)$/.exec(first) || [];

@@ -1,4 +1,5 @@
-//! Top-Down trees: an owner's metrics, each below the one that it is a part of, with bars that show how sure they are.
+//! Top-Down trees: an owner's metrics, each below the one that it is a part of, with bars that show their
+//! certainty.
 
 use std::fmt::Write as _;
 
@@ -11,12 +12,12 @@ use super::{
 };
 use crate::metric::value::Known;
 
-/// Owners whose trees are shown; the scripts have all.
+/// Maximum number of owners with a tree. The scripts have all owners.
 const TREES_MAX: usize = 12;
-/// Shares smaller than this are left out below the first level, as long as they are over no threshold.
+/// Minimum share below the first level. Smaller shares are left out unless they exceed a threshold.
 const SHARE_MIN: f64 = 1.0;
 
-/// A tree an owner, the first one open.
+/// Appends a tree per owner, the first one open.
 pub(super) fn trees(rows: &Rows, into: &mut String) {
     let nodes: Vec<&Number> = rows.numbers.iter().filter(|number| number.level.is_some()).collect();
     let mut owners: Vec<&Who> = Vec::new();
@@ -44,7 +45,7 @@ pub(super) fn trees(rows: &Rows, into: &mut String) {
     super::numbers::more(owners.len().saturating_sub(TREES_MAX), "trees", into);
 }
 
-/// Where most is lost, and what to try.
+/// Appends the main bottleneck, and what to try.
 fn bottleneck(row: &Json, into: &mut String) {
     let path: Vec<&str> = each(&row["path"]).collect();
     if path.is_empty() {
@@ -68,7 +69,7 @@ fn is_shown(node: &Number, known: &Known) -> bool {
     node.level == Some(1) || node.flagged == Some(true) || node.unit != "%" || known.high.abs() >= SHARE_MIN
 }
 
-/// A threshold without what it repeats: that the metrics above are over theirs.
+/// Returns a threshold without the repeated condition that the metrics above exceed theirs.
 fn shortened(threshold: &str) -> String {
     let (first, rest) = threshold.split_once(" & ").map_or((threshold, false), |(first, _)| (first, true));
     let condition = first.split_once(' ').map(|(_, condition)| condition);

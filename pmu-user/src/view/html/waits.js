@@ -1,9 +1,9 @@
-// Victim × culprit: who waited for a CPU, by who had it meanwhile.
+// Victim × culprit: owners that waited for a CPU, by the owners that had it during the wait.
 
 const CULPRITS_SHOWN = 12;
 const SHADES = 8;
 
-// What adds up to a victim's waits: a line for it, with a cell for each culprit.
+// Returns a line for each victim with the sum of its waits, and a cell for each culprit.
 function victims() {
   const lines = new Map();
   for (const row of D.chargesOfPrograms.length ? D.chargesOfPrograms : D.charges) {
@@ -24,7 +24,8 @@ function waits() {
     const wanted = state.filter.toLowerCase();
     const lines = sorted(all.filter((line) => line.label.toLowerCase().includes(wanted)), state);
     const shown = lines.slice(0, state.all ? lines.length : ROWS_SHOWN);
-    // Of a few victims the culprits that had most of them, else those that had most of everything.
+    // For a selection of victims, the culprits that had most of their waits. Otherwise, those that had most
+    // of all waits.
     const had = new Map();
     for (const line of wanted || S.owner ? shown.filter((line) => wanted || line.key === S.owner) : all) {
       for (const [key, { value, culprit }] of line.cells) had.set(key, { key, culprit, value: (had.get(key)?.value || 0) + value });
@@ -36,13 +37,13 @@ function waits() {
     const cell = (one) => one ? el("td", { class: "n heat" + Math.ceil(one.share * SHADES) }, duration(one.value), " ", el("small", {}, percent(one.share))) : el("td", { class: "n none" }, "–");
     const rows = shown.map((line) => el("tr", { class: line.key === S.owner ? "chosen" : null }, ownerHead(line), el("td", { class: "n" }, duration(line.of)),
       columns.map(({ key }) => cell(line.cells.get(key)))));
-    const caption = "Who waited, by who had the CPU";
+    const caption = "Waiting owners, by owners that had the CPU";
     const left = lines.length - shown.length;
     body.replaceChildren(scrolled(caption, el("table", {}, el("caption", {}, caption), el("thead", {}, el("tr", {}, heads.flat())), el("tbody", {}, rows))),
       left > 0 ? el("button", { type: "button", click: () => { state.all = true; redraw(); } }, `Show ${left} more rows`) : "",
-      culprits.length > columns.length ? el("p", { class: "quiet" }, `${culprits.length - columns.length} more had a CPU; choose or filter who waited to see theirs.`) : "");
+      culprits.length > columns.length ? el("p", { class: "quiet" }, `${culprits.length - columns.length} more had a CPU; choose or filter waiting owners to see theirs.`) : "");
   };
-  place.replaceChildren(el("div", { class: "controls" }, filterBox("Filter who waited", state, redraw)), body);
+  place.replaceChildren(el("div", { class: "controls" }, filterBox("Filter waiting owners", state, redraw)), body);
   whenChanged(redraw);
   redraw();
 }

@@ -1,4 +1,5 @@
-//! Victim × culprit: a row for each owner that waited for a CPU, a column for each that had it meanwhile, shaded by the share of the wait.
+//! Victim × culprit matrix: a row for each owner that waited for a CPU, a column for each that had it during
+//! the wait. Cells are shaded by the share of the wait.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -9,17 +10,20 @@ use super::{
 };
 use crate::view::text::{duration, percent};
 
-/// Victims and culprits of the table; the scripts have all.
+/// Maximum number of victims and of culprits in the table. The scripts have all.
 const VICTIMS_MAX: usize = 60;
 const CULPRITS_MAX: usize = 12;
-/// Shades of a cell, in the styles too.
+/// Number of shades of a cell, as in the styles.
 const SHADES: f64 = 8.0;
 
-/// The matrix. Culprits are in the order of everything's row, which comes first: who had most, first.
+/// Appends the matrix. Culprits are in the order of the row for everything, which comes first: the greatest
+/// share first.
 pub(super) fn matrix(rows: &Rows, into: &mut String) {
     let charges = if rows.charges_of_programs.is_empty() { &rows.charges } else { &rows.charges_of_programs };
     if charges.is_empty() {
-        into.push_str("<p class=\"quiet\">Nobody waited for a CPU, or it was not recorded who had it.</p>");
+        into.push_str(
+            "<p class=\"quiet\">No task waited for a CPU, or the tasks that had it were not recorded.</p>",
+        );
         return;
     }
     let mut culprits: Vec<&Who> = Vec::new();
@@ -40,7 +44,7 @@ pub(super) fn matrix(rows: &Rows, into: &mut String) {
     let titles = [("waited", false), ("in all", true)].into_iter();
     let titles: Vec<(&str, bool)> = titles.chain(names.iter().map(|name| (name.as_str(), true))).collect();
     into.push_str("<div id=\"matrix\">");
-    head("Who waited, by who had the CPU", &titles, into);
+    head("Waiting owners, by owners that had the CPU", &titles, into);
     for (first, charges) in victims.iter().take(VICTIMS_MAX) {
         let _ = write!(
             into,

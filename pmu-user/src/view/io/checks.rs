@@ -1,4 +1,4 @@
-//! Counters that always run, held against metrics: whether both say the same.
+//! Checks of free-running counters against metrics.
 
 use std::{
     collections::BTreeMap,
@@ -23,7 +23,8 @@ use crate::{
     table::unit::Unit,
 };
 
-/// A line for each that says something, those that differ first: they are warnings. What says nothing is told by reason.
+/// Writes a line for each check with a result. Differences come first, as warnings. Checks without a result
+/// are counted by reason.
 pub(super) fn text(into: &mut dyn Write, style: &Style, report: &IoReport) -> io::Result<()> {
     let verdicts = || report.checks.iter().map(|check| (check, check.verdict()));
     for (check, verdict) in verdicts().filter(|(_, verdict)| matches!(verdict, Verdict::Differs(_))) {
@@ -82,7 +83,7 @@ fn estimate(value: &Value) -> Option<f64> {
     value.known().map(|known| known.estimate)
 }
 
-/// A row for each of them.
+/// Writes a row for each check.
 pub(super) fn json(into: &mut dyn Write, report: &IoReport) -> io::Result<()> {
     report.checks.iter().try_for_each(|check| {
         let verdict = check.verdict();

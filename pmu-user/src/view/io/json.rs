@@ -1,4 +1,4 @@
-//! What `pmbpf io` has as JSON beside numbers: the header row, levels, checks and maps.
+//! JSON of `pmbpf io` in addition to numbers: the header row, levels, checks and maps.
 
 use std::io::{self, Write};
 
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{drain::io::IoHeader, machine::Machine, metric::io::IoReport, plan::io::UncoreKind};
 
-/// What the header row has of I/O alone.
+/// Returns the fields of the header row that only I/O has.
 pub(in crate::view) fn header(header: &IoHeader) -> Json {
     let plan = &header.plan;
     let instances = |kind: &UncoreKind| {
@@ -21,7 +21,7 @@ pub(in crate::view) fn header(header: &IoHeader) -> Json {
     json!({"table": plan.table, "uncore": plan.kinds.iter().map(instances).collect::<Vec<_>>()})
 }
 
-/// The rows of what stands on the host's I/O side.
+/// Writes the rows of the host's I/O side.
 pub(in crate::view) fn platform(
     into: &mut dyn Write,
     machine: &Machine,
@@ -30,7 +30,7 @@ pub(in crate::view) fn platform(
     json_things(into, &Summary { machine, platform: &header.platform })
 }
 
-/// Levels, checks and maps.
+/// Writes levels, checks and maps.
 pub(in crate::view) fn end(into: &mut dyn Write, report: &IoReport) -> io::Result<()> {
     levels::json(into, report)?;
     checks::json(into, report)?;

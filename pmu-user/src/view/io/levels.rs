@@ -1,4 +1,4 @@
-//! Time at bandwidth: how long it was low, medium or high.
+//! Time at bandwidth: the time for which it was low, medium or high.
 
 use std::io::{self, Write};
 
@@ -15,7 +15,7 @@ use crate::metric::io::{IoReport, Level, Subject};
 const BAR_WIDTH: f64 = 40.0;
 const NAMES: [&str; 3] = ["low", "medium", "high"];
 
-/// The section, if anything was watched.
+/// Writes the section, if any bandwidth was watched.
 pub(super) fn text(into: &mut dyn Write, style: &Style, report: &IoReport) -> io::Result<()> {
     if report.levels.is_empty() {
         return Ok(());
@@ -58,7 +58,7 @@ fn one(into: &mut dyn Write, style: &Style, level: &Level) -> io::Result<()> {
     Ok(())
 }
 
-/// A row for each of them.
+/// Writes a row for each bandwidth.
 pub(super) fn json(into: &mut dyn Write, report: &IoReport) -> io::Result<()> {
     report.levels.iter().try_for_each(|level| {
         let seen = &level.seen;

@@ -1,4 +1,4 @@
-//! What a run reports of I/O, in every format.
+//! I/O part of the reports of a run, in every format.
 
 mod checks;
 pub(super) mod json;
@@ -12,10 +12,10 @@ use crate::{
     table::unit::Unit,
 };
 
-/// A number for people, with its interval where that is worth a column's width.
+/// Returns a number as text, with its interval where that is worth a column's width.
 fn number(known: &Known, unit: Unit) -> String {
     let estimate = if unit == Unit::Ns { duration(known.estimate) } else { three_digits(known.estimate) };
-    // Every time is known to its bucket at least, which the table's title says.
+    // Every time is known at least to its bucket, as the table's title states.
     if unit == Unit::Ns && known.how == How::Counted {
         return estimate;
     }

@@ -1,5 +1,5 @@
-//! What stands on the I/O side of a host: sockets, memory, links, stacks, devices and which counters see them; and what of
-//! it cannot be known, with the reason.
+//! Summary of the I/O side of a host: sockets, memory, links, stacks, devices, and the counters that cover
+//! them. What cannot be known is listed with the reason.
 
 mod json;
 mod text;
@@ -25,16 +25,16 @@ use crate::{
     view::text::Style,
 };
 
-/// What is summarised.
+/// Host that is summarised, and its I/O side.
 #[derive(Clone, Copy, Debug)]
 pub struct Summary<'a> {
-    /// The host.
+    /// Machine of the host.
     pub machine: &'a Machine,
-    /// Its I/O side.
+    /// I/O side of the host.
     pub platform: &'a Platform,
 }
 
-/// Writes sections for people.
+/// Writes the sections of the text format.
 ///
 /// # Errors
 ///
@@ -43,7 +43,8 @@ pub fn text(into: &mut dyn Write, style: &Style, summary: &Summary) -> io::Resul
     text::write(into, style, summary)
 }
 
-/// Writes a `platform` row, a `device` row for each device, and a `note` for each thing that is not as it should be.
+/// Writes a `platform` row, a `device` row for each device, and a `note` for each thing that is not as it
+/// should be.
 ///
 /// # Errors
 ///
@@ -52,19 +53,19 @@ pub fn json(into: &mut dyn Write, summary: &Summary) -> io::Result<()> {
     json::write(into, summary)
 }
 
-/// Writes the `platform` row and the `device` rows alone.
+/// Writes only the `platform` row and the `device` rows.
 pub(in crate::view) fn json_things(into: &mut dyn Write, summary: &Summary) -> io::Result<()> {
     json::things(into, summary)
 }
 
-/// A device that moves data, with what belongs to it.
+/// Device that moves data, with what belongs to it.
 struct Row<'a> {
     device: &'a Device,
     names: Vec<&'a Untrusted>,
     model: Option<&'a Untrusted>,
-    /// Its own link; none on a root bus.
+    /// Link of the device, `None` on a root bus.
     link: Option<Link>,
-    /// The root port's link, if its traffic passes others on the way there.
+    /// Link of the root port, if the device's traffic passes other links on the way there.
     shared: Option<Link>,
     stack: Option<&'a Stack>,
     port: &'a Port,
@@ -77,7 +78,7 @@ impl Row<'_> {
 }
 
 impl Summary<'_> {
-    /// Devices by socket, stack and port.
+    /// Returns the devices by socket, stack and port.
     fn rows(&self) -> Vec<Row<'_>> {
         let platform = self.platform;
         let of_port = |port| {
@@ -97,14 +98,14 @@ impl Summary<'_> {
             port.devices.iter().filter_map(row)
         };
         let mut rows: Vec<Row> = platform.ports.iter().flat_map(of_port).collect();
-        // Devices whose socket nobody says come last.
+        // Devices of an unknown socket come last.
         rows.sort_by_key(|row| {
             (row.socket().unwrap_or(u32::MAX), row.port.bus, row.port.bdf, row.device.bdf)
         });
         rows
     }
 
-    /// Sentences about what is not known, or not as it should be.
+    /// Returns sentences on what is not known, or not as it should be.
     fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         for row in self.rows() {
@@ -123,7 +124,7 @@ impl Summary<'_> {
         notes
     }
 
-    /// What one reason explains is said once.
+    /// Adds the notes on memory. Facts that are missing for the same reason share a note.
     fn of_memory(&self, notes: &mut Vec<String>) {
         let memory = &self.platform.memory;
         let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
@@ -167,7 +168,7 @@ impl Summary<'_> {
         self.machine.topology.sockets.unwrap_or(1)
     }
 
-    /// Ports of links between sockets, of each socket.
+    /// Returns the number of ports of each socket to other sockets.
     fn links(&self) -> Option<usize> {
         self.platform
             .uncore

@@ -1,4 +1,5 @@
-//! The report for people: a table for each family of metrics and each kind of subject, subjects down, metrics across.
+//! Text report of I/O: a table for each family of metrics and each kind of subject, with subjects in rows and
+//! metrics in columns.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,13 +25,13 @@ use crate::{
     },
 };
 
-/// What the whole run says of I/O.
+/// Writes the I/O sections of the whole run.
 pub(in crate::view) fn sections(into: &mut dyn Write, style: &Style, report: &IoReport) -> io::Result<()> {
     tables(into, style, report, Part::Whole)?;
     levels::text(into, style, report)
 }
 
-/// Numbers, by family and kind of subject.
+/// Writes the numbers, by family and kind of subject.
 pub(in crate::view) fn tables(
     into: &mut dyn Write,
     style: &Style,
@@ -58,7 +59,8 @@ pub(in crate::view) fn tables(
     Ok(())
 }
 
-/// Does a report of one screen leave the table out: one without a number, and the shortest what owners have in the table of owners?
+/// Returns whether a report of one screen leaves the table out. A table without a number is left out. The
+/// shortest report also leaves out what the table of owners has.
 fn is_left_out(style: &Style, family: Family, rank: u8, rows: &[&Row]) -> bool {
     let of_owners = rank == OWNERS && Family::TRAFFIC.contains(&family);
     let is_empty = || rows.iter().all(|row| row.value.known().is_none());
@@ -69,7 +71,7 @@ fn is_left_out(style: &Style, family: Family, rank: u8, rows: &[&Row]) -> bool {
     }
 }
 
-/// Metrics that only matter where there is something of them.
+/// Metrics that are shown only if they are not zero.
 const IF_ANY: [Metric; 6] = [
     metric::NET_ERRORS,
     metric::NET_DROPS,
@@ -79,13 +81,13 @@ const IF_ANY: [Metric; 6] = [
     metric::NET_LISTEN_DROPS,
 ];
 
-/// Is there nothing of what is only told of where there is any?
+/// Returns whether the row is a zero of a metric that is shown only if it is not zero.
 fn is_nothing(row: &Row) -> bool {
     let is_zero = row.value.known().is_some_and(|known| known.high == 0.0);
     is_zero && IF_ANY.iter().any(|metric| metric.name == row.metric)
 }
 
-/// The title of a family's tables.
+/// Returns the title of a family's tables.
 const fn title(family: Family) -> &'static str {
     match family {
         Family::Pcie => "PCIe",
@@ -105,7 +107,7 @@ const fn title(family: Family) -> &'static str {
     }
 }
 
-/// Small things first: they say most.
+/// Returns the rank of a subject. Small things come first, because they say most.
 const fn rank(subject: &Subject) -> u8 {
     match subject {
         Subject::Device(..) | Subject::Function(..) => 0,
@@ -119,10 +121,11 @@ const fn rank(subject: &Subject) -> u8 {
     }
 }
 
-/// Of owners.
+/// Rank of owners as subjects.
 const OWNERS: u8 = 7;
 
-/// A table of rows of one family and kind, and why numbers of it are missing; only that, if all of them are.
+/// Writes a table of rows of one family and kind, and the reasons for missing numbers. Writes only the
+/// reasons if all numbers are missing.
 fn one(into: &mut dyn Write, style: &Style, family: Family, kind: &str, rows: &[&Row]) -> io::Result<()> {
     let mut metrics: Vec<(&str, Unit)> = Vec::new();
     for row in rows.iter().filter(|row| row.value.known().is_some()) {
@@ -132,7 +135,7 @@ fn one(into: &mut dyn Write, style: &Style, family: Family, kind: &str, rows: &[
         }
     }
     let reasons: BTreeSet<&str> = rows.iter().filter_map(|row| row.value.reason()).collect();
-    // What the whole host lacks stands at the end, once.
+    // Metrics that the whole host lacks are listed once, at the end.
     let everywhere = rows.iter().all(|row| row.subject == Subject::Scope(Scope::Platform));
     if metrics.is_empty() && everywhere {
         return Ok(());
@@ -169,15 +172,15 @@ fn one(into: &mut dyn Write, style: &Style, family: Family, kind: &str, rows: &[
     why(into, &reasons)
 }
 
-/// A column behind the subjects, with a cell for each of them.
+/// Column behind the subjects, with a cell for each of them.
 struct Column {
     title: String,
     align: Align,
     cells: Vec<String>,
 }
 
-/// A column a metric, each followed by what of it is apportioned: directions have shares of their own. Neighbours whose shares
-/// are the same have one column of them.
+/// Returns a column per metric, each followed by its apportioned shares, because directions have separate
+/// shares. Neighbours with the same shares have one column of them.
 fn columns(metrics: &[(&str, Unit)], subjects: &[(&Subject, Vec<&Row>)]) -> Vec<Column> {
     let cells = |metric: &str, cell: &dyn Fn(&Row) -> Option<String>, none: &str| -> Vec<String> {
         let row = |rows: &[&Row]| rows.iter().find(|row| row.metric == metric).and_then(|row| cell(row));
@@ -198,7 +201,7 @@ fn columns(metrics: &[(&str, Unit)], subjects: &[(&Subject, Vec<&Row>)]) -> Vec<
     columns
 }
 
-/// Why numbers are missing, as far as there is room for it.
+/// Writes the reasons for missing numbers, as far as there is room.
 fn why(into: &mut dyn Write, reasons: &BTreeSet<&str>) -> io::Result<()> {
     const REASONS_MAX: usize = 3;
     let shown = reasons.iter().take(REASONS_MAX);
@@ -209,7 +212,8 @@ fn why(into: &mut dyn Write, reasons: &BTreeSet<&str>) -> io::Result<()> {
     }
 }
 
-/// `inbound_read_bw MB/s`: the family stands in the table's title, and times say their unit.
+/// Returns the title of a column: `inbound_read_bw MB/s`. The family is in the table's title, and times
+/// include their unit.
 fn title_of(metric: &str, unit: Unit) -> String {
     let name = metric.strip_prefix(Family::of(metric).map_or("", Family::name)).unwrap_or(metric);
     let name = name.strip_prefix('.').unwrap_or(name);
@@ -244,7 +248,7 @@ fn share(label: &Label) -> Option<String> {
     }
 }
 
-/// How complete it is.
+/// Writes how complete the numbers of I/O are.
 pub(in crate::view) fn trust(into: &mut dyn Write, style: &Style, report: &IoReport) -> io::Result<()> {
     section(into, "TRUST", "95 % intervals where counters took turns")?;
     checks::text(into, style, report)?;
@@ -271,7 +275,7 @@ mod tests {
         untrusted::Untrusted,
     };
 
-    /// A number of an owner, apportioned by this share.
+    /// Returns a number of an owner, apportioned by this share.
     fn apportioned(metric: &str, share: f64) -> Row {
         let owner = Owner::cgroup(7, Untrusted::from("/web"));
         Row {

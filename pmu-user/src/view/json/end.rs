@@ -1,4 +1,4 @@
-//! Rows of the end: hot functions, modules and stacks, culprits, and the summary.
+//! Rows at the end of a run: hot functions, modules and stacks, culprits, and the summary.
 
 use std::{
     io::{self, Write},
@@ -25,7 +25,7 @@ use crate::{
     },
 };
 
-/// Hot functions and stacks.
+/// Writes hot functions, modules, stacks and culprits.
 pub(in crate::view) fn end(into: &mut dyn Write, report: &TasksReport) -> io::Result<()> {
     report.hot.iter().try_for_each(|function| line(into, &hot_row(function)))?;
     report.functions.iter().try_for_each(|function| line(into, &function_row(function)))?;
@@ -33,17 +33,17 @@ pub(in crate::view) fn end(into: &mut dyn Write, report: &TasksReport) -> io::Re
     report.stacks.iter().try_for_each(|stack| stack_row(into, stack))?;
     report.off_cpu_stacks.iter().try_for_each(|stack| off_cpu_stack_row(into, stack))?;
     report.waited.iter().try_for_each(|waited| culprit_rows(into, "culprit", waited))?;
-    // With programs as victims and as culprits.
+    // Rows with programs as victims and as culprits.
     let by_program = report.folded.iter().flat_map(|folded| &folded.waited);
     by_program.into_iter().try_for_each(|waited| culprit_rows(into, "program_culprit", waited))
 }
 
-/// Owners that the row of a function names; `hot` has all.
+/// Maximum number of owners in the row of a function. Rows of kind `hot` have all.
 const OWNERS_OF_FUNCTION: usize = 8;
-/// Functions that an interval has rows of.
+/// Maximum number of functions in the rows of an interval.
 const HOT_OF_INTERVAL: usize = 10;
 
-/// The hottest functions of an interval.
+/// Writes the hottest functions of an interval.
 pub(super) fn hot_of_interval(into: &mut dyn Write, report: &TasksReport) -> io::Result<()> {
     report.hot.iter().take(HOT_OF_INTERVAL).try_for_each(|function| {
         let mut row = hot_row(function);
@@ -52,7 +52,7 @@ pub(super) fn hot_of_interval(into: &mut dyn Write, report: &TasksReport) -> io:
     })
 }
 
-/// Who had the CPUs that one owner waited for.
+/// Writes the culprits that had the CPUs for which one owner waited.
 fn culprit_rows(into: &mut dyn Write, kind: &str, waited: &Waited) -> io::Result<()> {
     waited.charges.iter().try_for_each(|charge| {
         let culprit = match &charge.culprit {
@@ -69,7 +69,7 @@ fn culprit_rows(into: &mut dyn Write, kind: &str, waited: &Waited) -> io::Result
     })
 }
 
-/// A function over the target: the row of an owner's, with whose samples it has.
+/// Returns the row of a function over the target: that of an owner, with the samples of each owner.
 fn function_row(function: &TargetFunction) -> Json {
     let mut row = hot_row(&function.hot);
     let whose = |(whose, samples): &(Owner, u64)| json!({"owner": owner(Attribution::Owner(whose)), "samples": samples});
@@ -83,7 +83,7 @@ fn function_row(function: &TargetFunction) -> Json {
     row
 }
 
-/// Samples by file.
+/// Returns the row of a file's samples.
 fn module_row(module: &HotModule) -> Json {
     json!({
         "schema": SCHEMA, "kind": "module", "module": module.module, "build_id": module.build_id,
@@ -119,7 +119,7 @@ fn hot_row(hot: &HotFunction) -> Json {
     row
 }
 
-/// A line, and what is inlined there.
+/// Returns a line, and the function that is inlined there.
 fn line_of(hot: &HotLine) -> Json {
     let mut line = json!({
         "file": hot.place.line.file, "line": hot.place.line.line, "samples": hot.samples.first().unwrap_or(&0),
@@ -131,7 +131,7 @@ fn line_of(hot: &HotLine) -> Json {
     line
 }
 
-/// The part of a function's samples that hit another one inlined in it.
+/// Returns the part of a function's samples that hit a function inlined in it.
 fn part_of(part: &HotInlined) -> Json {
     json!({
         "function": part.name, "samples": part.tally.samples, "share": part.share.estimate, "low": part.share.low,
@@ -139,7 +139,7 @@ fn part_of(part: &HotInlined) -> Json {
     })
 }
 
-/// A source line, if it is known.
+/// Returns a source line, if it is known.
 fn place(line: Option<&Line>) -> Json {
     line.map_or(Json::Null, |line| json!({"file": line.file, "line": line.line}))
 }
@@ -170,7 +170,7 @@ fn off_cpu_stack_row(into: &mut dyn Write, stack: &HotStack) -> io::Result<()> {
     )
 }
 
-/// The process whose code it is, if the owner is one.
+/// Returns the id of the owner's process, if the owner has one.
 fn pid(owner: &Owner) -> Option<u32> {
     match owner {
         Owner::Process { pid, .. } | Owner::Thread { pid, .. } => Id::of(*pid).here(),
@@ -196,14 +196,14 @@ pub(in crate::view) fn frame(frame: &Frame) -> Json {
     }
 }
 
-/// What became of user stacks that were to be unwound by DWARF.
+/// Returns the outcome of unwinding user stacks by DWARF.
 fn unwinding(unwinding: &Unwinding) -> Json {
     let kept: Map<String, Json> =
         unwinding.kept.iter().map(|(why, samples)| (why.name().to_owned(), json!(samples))).collect();
     json!({"unwound": unwinding.unwound, "not_unwound": kept})
 }
 
-/// What the summary has of tasks alone.
+/// Returns the fields of the summary that only tasks have.
 fn tasks(header: &TasksHeader, report: &TasksReport) -> Json {
     json!({
             "user_stacks": report.stack_ends.as_ref().map(|ends| json!({
@@ -215,7 +215,7 @@ fn tasks(header: &TasksHeader, report: &TasksReport) -> Json {
     })
 }
 
-/// What the summary has of counts alone.
+/// Returns the fields of the summary that only counts have.
 fn counts(stat: &Stat) -> Json {
     let outlier = |outlier: &Outlier| {
         json!({"run": outlier.run, "what": outlier.what, "unit": outlier.unit, "value": Number(outlier.value),
@@ -224,7 +224,7 @@ fn counts(stat: &Stat) -> Json {
     json!({"runs": stat.runs, "outliers": stat.outliers.iter().map(outlier).collect::<Vec<_>>()})
 }
 
-/// The row that ends a run: what all sources have, then what only one of them has.
+/// Returns the row that ends a run: the fields of all sources, then those of a single source.
 pub(super) fn summary(header: &Header, report: &Report, ending: &Ending) -> Json {
     let mut row = json!({
             "schema": SCHEMA, "kind": "summary", "complete": ending.stopped != Stopped::Truncated,
@@ -244,7 +244,7 @@ pub(super) fn summary(header: &Header, report: &Report, ending: &Ending) -> Json
     row
 }
 
-/// How long the run was, in ns.
+/// Returns the length of the run in ns.
 fn duration(report: &Report) -> Json {
     match (&report.tasks, &report.io, &report.counts) {
         (Some(tasks), _, _) => json!(tasks.length_ns),
@@ -257,7 +257,7 @@ fn duration(report: &Report) -> Json {
     }
 }
 
-/// Blind time of all CPUs that were counted, and the target's where it is not all that ran.
+/// Returns the blind time of all CPUs that were counted, and that of the target unless only the target ran.
 fn blind_cell(blind: &Blind) -> Json {
     let target = blind.target.as_ref().map(|masked| {
         json!({"masked": known(&masked.time), "share": masked.share(), "late_ticks": masked.late_ticks,
@@ -280,7 +280,7 @@ fn blind_cell(blind: &Blind) -> Json {
     cell
 }
 
-/// Ratios by name.
+/// Returns ratios by name.
 fn ratios(ratios: &[RatioReport]) -> Json {
     ratios.iter().map(|ratio| (ratio.name.clone(), known(&ratio.value))).collect::<Map<_, _>>().into()
 }
@@ -369,7 +369,7 @@ fn stopped(stopped: Stopped) -> Json {
     }
 }
 
-/// How a command ended, and the times that time(1) tells.
+/// Returns how a command ended, and its times as time(1) reports them.
 fn command(ended: Workload, ending: &Ending) -> Json {
     let mut row = workload(ended);
     let elapsed_ns = ending.has_ended().then(|| duration_ns(ending.duration));

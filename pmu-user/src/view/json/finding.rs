@@ -1,4 +1,4 @@
-//! Rows of findings, the first first.
+//! Rows of findings, in order of rank.
 
 use std::io::{self, Write};
 
@@ -18,7 +18,7 @@ use crate::{
     view::finding::says,
 };
 
-/// Writes them.
+/// Writes the rows of findings and their symptoms.
 pub(super) fn findings(into: &mut dyn Write, findings: &[Finding]) -> io::Result<()> {
     let mut rank = 0;
     for finding in findings {

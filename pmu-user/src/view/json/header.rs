@@ -1,4 +1,4 @@
-//! The header row: what all sources have, then what only one of them has.
+//! Header row: the fields of all sources, then those of a single source.
 
 use serde_json::{Value as Json, json};
 
@@ -21,7 +21,7 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// The row of a run.
+/// Returns the header row of a run.
 pub(super) fn header(header: &Header) -> Json {
     let Header { tasks, io, counts, .. } = header;
     let (command, target, interval) = match (tasks, io, counts) {
@@ -49,14 +49,14 @@ pub(super) fn header(header: &Header) -> Json {
     row
 }
 
-/// Everything whose events are counted in groups: core PMUs, then uncore PMUs by kind.
+/// Returns everything that counts its events in groups: core PMUs, then uncore PMUs by kind.
 fn multiplexed(header: &Header) -> impl Iterator<Item = &Multiplexing> {
     let of_tasks = header.tasks.iter().flat_map(|tasks| &tasks.plan.turns);
     let of_io = header.io.iter().flat_map(|io| io.plan.kinds.iter().map(|kind| &kind.turns));
     of_tasks.chain(of_io)
 }
 
-/// A cell a group: what is on the counters together.
+/// Returns a cell per group: the events that are on the counters together.
 fn groups(turns: &Multiplexing) -> impl Iterator<Item = Json> {
     let event = |event: &PlannedEvent| json!({"event": event.name, "type": event.kind, "config": event.words, "modes": event.modes});
     let group = move |(group, always): (&EventGroup, bool)| json!({"pmu": turns.pmu, "always": always, "events": group.events.iter().map(event).collect::<Vec<_>>()});

@@ -1,5 +1,5 @@
-//! Rows that an interval of tasks has beside those of its numbers: where most is lost, how much runs of a command differ, where the time of CPUs
-//! went, interrupt handlers, and gaps.
+//! Rows of an interval of tasks in addition to its numbers. They hold bottlenecks, differences between runs
+//! of a command, the use of the CPUs' time, interrupt handlers, and gaps.
 
 use std::io::{self, Write};
 
@@ -17,7 +17,7 @@ use crate::{
     table::hint::hint,
 };
 
-/// Writes them.
+/// Writes the rows of an interval.
 pub(in crate::view) fn interval(into: &mut dyn Write, report: &TasksReport) -> io::Result<()> {
     topdown(into, report)?;
     let mut cpus = report.quality.books.iter().flat_map(|books| &books.cpus);
@@ -26,7 +26,7 @@ pub(in crate::view) fn interval(into: &mut dyn Write, report: &TasksReport) -> i
     report.blind.gaps.iter().chain(&report.blind.others_gaps).try_for_each(|gap| gap_row(into, gap))
 }
 
-/// A row an owner that says where most is lost.
+/// Writes a row per owner that reports its bottleneck.
 fn topdown(into: &mut dyn Write, report: &TasksReport) -> io::Result<()> {
     for topdown in report.topdown.iter().flatten() {
         for (who, tree) in &topdown.owners {
@@ -39,7 +39,7 @@ fn topdown(into: &mut dyn Write, report: &TasksReport) -> io::Result<()> {
     Ok(())
 }
 
-/// The runs of the command that the target's metrics are of, and how much they differ.
+/// Writes the runs of the command that the target's metrics are of, and how much they differ.
 fn several(into: &mut dyn Write, report: &TasksReport, pmu: Option<&str>, runs: &Runs) -> io::Result<()> {
     let spread = |spread: &Spread| {
         let range = spread.range.as_ref().ok();
@@ -80,14 +80,14 @@ fn bottleneck(
     line(into, &row)
 }
 
-/// Says of which core PMU a row is, where cores differ.
+/// Adds the core PMU of a row, where cores differ.
 fn of_pmu(row: &mut serde_json::Value, pmu: Option<&str>) {
     if let Some(pmu) = pmu {
         row["pmu"] = pmu.into();
     }
 }
 
-/// Where the time of a CPU went.
+/// Writes the use of a CPU's time.
 fn cpu_row(into: &mut dyn Write, report: &TasksReport, books: &CpuBooks) -> io::Result<()> {
     let time = &books.time;
     line(
@@ -100,7 +100,7 @@ fn cpu_row(into: &mut dyn Write, report: &TasksReport, books: &CpuBooks) -> io::
     )
 }
 
-/// What an interrupt handler did on a CPU.
+/// Writes the runs of an interrupt handler on a CPU.
 fn handler_row(into: &mut dyn Write, report: &TasksReport, handler: &HandlerReport) -> io::Result<()> {
     let line_number = match handler.handler {
         Handler::Line(number) => Some(number),
@@ -116,7 +116,7 @@ fn handler_row(into: &mut dyn Write, report: &TasksReport, handler: &HandlerRepo
     )
 }
 
-/// A late timer that is long enough to be listed.
+/// Writes a late timer that is long enough to be listed.
 fn gap_row(into: &mut dyn Write, gap: &GapReport) -> io::Result<()> {
     let row = &gap.gap.row;
     let mut cells = json!({

@@ -1,4 +1,4 @@
-//! A list as JSON: a row an object, then a `note` for each sentence about what is not in it.
+//! List as JSON: an object per row, then a `note` for each sentence on what is not in the list.
 
 use std::io::{self, Write};
 

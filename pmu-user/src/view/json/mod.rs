@@ -1,8 +1,9 @@
-//! NDJSON, schema `pmbpf/2`: a header row, rows of numbers (`metric`, `histogram`) and of what else an interval has, then what only
-//! the whole has and a summary. Every command's rows of a kind have the same fields.
+//! NDJSON, schema `pmbpf/2`. A header row comes first, then rows of numbers (`metric`, `histogram`) and of
+//! other facts of an interval. Rows of the whole run and a summary follow. Rows of a kind have the same
+//! fields in every command.
 //!
-//! Numbers are numbers; what is missing is `null` with a `reason`. Times are in ns: `t` since counting started, `dt`
-//! the length. Names are UTF-8; bytes that are not become `\xff`-like text.
+//! Numbers are JSON numbers, and a missing one is `null` with a `reason`. Times are in ns: `t` since counting
+//! started, `dt` the length. Names are UTF-8, and other bytes become `\xff`-like text.
 
 mod end;
 mod finding;
@@ -26,13 +27,13 @@ use self::{
     number::{OF_OWNERS, OF_PROGRAMS, numbers},
 };
 
-/// Version of the rows, in each of them.
+/// Version of the rows, contained in each of them.
 pub const SCHEMA: &str = "pmbpf/2";
 
-/// Room for most rows, so that one is written to memory without growing it.
+/// Capacity for most rows, so that one is written to memory without growing it.
 const ROW_BYTES: usize = 512;
 
-/// One row, in one piece: a serializer writes every word by itself.
+/// Writes one row in one piece. A serializer writes every word separately.
 pub(super) fn line(into: &mut dyn Write, row: &impl Serialize) -> io::Result<()> {
     let mut bytes = Vec::with_capacity(ROW_BYTES);
     serde_json::to_writer(&mut bytes, row)?;
@@ -40,7 +41,7 @@ pub(super) fn line(into: &mut dyn Write, row: &impl Serialize) -> io::Result<()>
     into.write_all(&bytes)
 }
 
-/// A finite number; whole ones without a fraction, as far as a double is exact.
+/// Serializes a finite number. A whole number has no fraction, as far as a double is exact.
 fn number<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
     if value.fract() == 0.0 && value.abs() < 9_007_199_254_740_992.0 {
         serializer.serialize_i64(*value as i64)
@@ -52,7 +53,7 @@ fn number<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> 
 #[derive(Serialize)]
 pub(super) struct Number(#[serde(serialize_with = "number")] pub(super) f64);
 
-/// Adds what only one source has to a row of all.
+/// Adds the fields of a single source to a row.
 fn extend(row: &mut Json, part: Option<Json>) {
     if let (Some(row), Some(Json::Object(part))) = (row.as_object_mut(), part) {
         row.extend(part);

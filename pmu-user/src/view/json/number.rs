@@ -1,4 +1,5 @@
-//! Numbers as rows: `metric` for a value, `histogram` for a distribution, and the same of programs. Fields that say nothing of a number are left out.
+//! Numbers as rows: `metric` for a value, `histogram` for a distribution, and the same for programs. Fields
+//! that a number lacks are left out.
 
 use std::io::{self, Write};
 
@@ -20,15 +21,15 @@ use crate::{
     model::histogram::Histogram,
 };
 
-/// What rows of numbers are called: of a value, and of a distribution.
+/// Kinds of the rows of numbers: of a value, and of a distribution.
 pub(super) type Kinds = (&'static str, &'static str);
 
-/// Of an owner, the target or the host.
+/// Kinds for an owner, the target or the host.
 pub(super) const OF_OWNERS: Kinds = ("metric", "histogram");
-/// Of processes of one program together, which have rows of their own as well.
+/// Kinds for the processes of one program combined. Each process has a separate row as well.
 pub(super) const OF_PROGRAMS: Kinds = ("program_metric", "program_histogram");
 
-/// Writes numbers of an interval, which begins `from_ns` after counting did and is `length_ns` long.
+/// Writes the numbers of an interval that begins `from_ns` after counting starts and is `length_ns` long.
 pub(super) fn numbers<'a>(
     into: &mut dyn Write,
     (value, distribution): Kinds,
@@ -36,7 +37,7 @@ pub(super) fn numbers<'a>(
     numbers: impl Iterator<Item = Number<'a>>,
 ) -> io::Result<()> {
     let mut bytes = Vec::new();
-    // An owner is the same in a dozen rows, one after the other.
+    // A dozen consecutive rows have the same owner.
     let mut last: Option<(Attribution<'a>, Vec<u8>)> = None;
     for number in numbers {
         let owner = match last.take().filter(|(whose, _)| is_same(*whose, number.whose)) {
@@ -66,7 +67,7 @@ fn is_same(left: Attribution<'_>, right: Attribution<'_>) -> bool {
     }
 }
 
-/// What a row says of its number, behind whose it is.
+/// Writes the fields of a row that follow its owner.
 fn fields(mut row: Fields<'_>, number: &Number<'_>) -> io::Result<()> {
     row.if_any("subject", number.subject.map(SubjectCell))?;
     let place = number.details.place.map(|place| json!({"kind": place.kind(), "name": place.to_string()}));
@@ -167,7 +168,7 @@ impl From<&Known> for Bounds {
     }
 }
 
-/// Bounds in ns and count of each bucket; the last has no upper bound.
+/// Bounds in ns and count of each bucket. The last bucket has no upper bound.
 struct Buckets<'a>(&'a Histogram);
 
 impl Serialize for Buckets<'_> {
@@ -177,11 +178,11 @@ impl Serialize for Buckets<'_> {
     }
 }
 
-/// An object that is being written, field by field. There are thousands of rows a second on large machines, and a serializer would look
-/// for what to escape in every name and every word of ours.
+/// Object that is written field by field. Large machines produce thousands of rows a second. A serializer
+/// would search every name and every constant word for characters to escape.
 struct Fields<'a> {
     into: &'a mut Vec<u8>,
-    /// What stands before the next field.
+    /// Byte before the next field.
     before: u8,
 }
 
@@ -197,18 +198,18 @@ impl<'a> Fields<'a> {
         self.into.extend_from_slice(b"\":");
     }
 
-    /// A field of any value.
+    /// Writes a field of any value.
     fn value(&mut self, name: &'static str, value: &(impl Serialize + ?Sized)) -> io::Result<()> {
         self.name(name);
         Ok(serde_json::to_writer(&mut *self.into, value)?)
     }
 
-    /// A field that is left out where there is nothing to say.
+    /// Writes a field that is left out if it has no value.
     fn if_any(&mut self, name: &'static str, value: Option<impl Serialize>) -> io::Result<()> {
         value.map_or(Ok(()), |value| self.value(name, &value))
     }
 
-    /// A word in which nothing has to be escaped.
+    /// Writes a word that needs no escaping.
     fn word(&mut self, name: &'static str, word: &'static str) {
         self.name(name);
         self.into.push(b'"');
@@ -216,7 +217,7 @@ impl<'a> Fields<'a> {
         self.into.push(b'"');
     }
 
-    /// What is JSON already.
+    /// Writes a field that is JSON already.
     fn raw(&mut self, name: &'static str, json: &[u8]) {
         self.name(name);
         self.into.extend_from_slice(json);

@@ -1,4 +1,4 @@
-//! A run as rows: the header, then numbers and what else each of its sources has, then the summary.
+//! Run as rows: the header, then the numbers and other rows of each source, then the summary.
 
 use std::{
     borrow::Cow,
@@ -38,9 +38,9 @@ pub(in crate::view) fn write(into: &mut dyn Write, _: &Style, stage: Stage<'_>) 
     }
 }
 
-/// What an interval has, or a run without any.
+/// Writes the rows of an interval, or of a run without intervals.
 fn part(into: &mut dyn Write, report: &Report) -> io::Result<()> {
-    // Culprits have rows of their own, of the whole.
+    // Culprits have separate rows, of the whole run.
     let is_here = |number: &Number<'_>| number.details.culprit.is_none();
     report.by_source(|frame, found| numbers(into, OF_OWNERS, frame, found.filter(is_here)))?;
     if let Some(tasks) = &report.tasks {
@@ -52,7 +52,7 @@ fn part(into: &mut dyn Write, report: &Report) -> io::Result<()> {
     report.tasks.as_ref().map_or(Ok(()), |report| interval(into, report))
 }
 
-/// What only the whole has.
+/// Writes the rows that only the whole run has.
 fn whole(into: &mut dyn Write, header: &Header, report: &Report, ending: &Ending) -> io::Result<()> {
     let tasks = header.tasks.as_ref().zip(report.tasks.as_ref());
     if let Some((_, report)) = tasks {
@@ -65,7 +65,7 @@ fn whole(into: &mut dyn Write, header: &Header, report: &Report, ending: &Ending
     line(into, &summary(header, report, ending))
 }
 
-/// How metrics of tables are computed.
+/// Writes the formulas of metrics from tables.
 fn formulas(into: &mut dyn Write, report: &Report) -> io::Result<()> {
     let topdown = report.tasks.iter().flat_map(|tasks| tasks.topdown.iter().flatten());
     let of_tasks = topdown.flat_map(|topdown| {

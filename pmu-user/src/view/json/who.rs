@@ -1,4 +1,4 @@
-//! Whose a number is and what it is about, as fields.
+//! Owner and subject of a number, as fields.
 
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
 
@@ -10,7 +10,7 @@ use crate::{
     view::words,
 };
 
-/// An owner; `null` where a number is the host's.
+/// Owner of a number, `null` if the number is the host's.
 #[derive(Serialize)]
 pub(super) struct OwnerCell<'a> {
     kind: &'static str,
@@ -43,7 +43,7 @@ pub(super) struct OwnerCell<'a> {
     step: Option<&'a Untrusted>,
 }
 
-/// The container that a cgroup is of.
+/// Container that a cgroup belongs to.
 #[derive(Serialize)]
 struct ContainerCell<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -70,7 +70,7 @@ fn container(identity: &Identity) -> Option<ContainerCell<'_>> {
     })
 }
 
-/// The cell of whoever a number belongs to.
+/// Returns the cell of the owner of a number.
 pub(super) fn owner(whose: Attribution<'_>) -> Option<OwnerCell<'_>> {
     let plain = |name: Untrusted| OwnerCell {
         kind: words::kind(whose),
@@ -130,7 +130,7 @@ pub(super) fn owner(whose: Attribution<'_>) -> Option<OwnerCell<'_>> {
     })
 }
 
-/// What a number is about, beside CPUs.
+/// Subject of a number, except CPUs.
 pub(in crate::view) struct SubjectCell<'a>(pub(in crate::view) &'a Subject);
 
 impl Serialize for SubjectCell<'_> {

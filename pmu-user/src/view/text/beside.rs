@@ -1,4 +1,5 @@
-//! Owners with what they moved, and beside it what their tasks did, where both were measured; processes of one program together.
+//! Table of owners with what they moved and, where both were measured, what their tasks did. Processes of one
+//! program are combined.
 
 use std::{
     collections::BTreeMap,
@@ -24,13 +25,13 @@ use crate::{
     },
 };
 
-/// Is this a number of the table?
+/// Returns whether a number belongs to the table.
 pub(in crate::view) fn is_of_an_owner(row: &Row) -> bool {
     let Subject::Owner(_, of) = &row.subject else { return false };
     **of == Subject::Scope(Scope::Platform) && OF_OWNERS.iter().any(|metric| metric.name == row.metric)
 }
 
-/// What is known of an owner.
+/// Numbers of an owner.
 #[derive(Default)]
 struct Beside<'a> {
     tasks: Option<&'a OwnerReport>,
@@ -48,8 +49,8 @@ impl Beside<'_> {
     }
 }
 
-/// The table, if anybody moved anything; owners in the order that was asked for, else with the most CPU time first, then those that moved
-/// most.
+/// Writes the table, if any owner moved data. Owners are in the requested order. By default, they are sorted
+/// by CPU time, then by the amount moved.
 pub(in crate::view) fn write(
     into: &mut dyn Write,
     style: &Style,
@@ -80,7 +81,7 @@ pub(in crate::view) fn write(
         let by_time = second.cpu_time().total_cmp(&first.cpu_time());
         by_order.then(by_time).then(second.bytes().total_cmp(&first.bytes()))
     });
-    let note = "at disks and interfaces that are made of no others; p99: latency, 99th percentile";
+    let note = "at the lowest-level disks and interfaces; p99: latency, 99th percentile";
     section(into, if tasks.is_some() { "CPU AND I/O BY OWNER" } else { "I/O BY OWNER" }, note)?;
     let shown = owners.len().min(style.rows_max);
     table(&owners[..shown], tasks).write(into, style)?;

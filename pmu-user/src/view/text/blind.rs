@@ -1,4 +1,4 @@
-//! Blind time, and the longest gaps with where interrupts came back on.
+//! Blind time, and the longest gaps with the code where interrupts came back on.
 
 use std::io::{self, Write};
 
@@ -13,7 +13,7 @@ use crate::{
     metric::{Blind, GapReport, Masked, TasksReport},
 };
 
-/// Stack entries that a gap shows.
+/// Maximum number of stack entries shown for a gap.
 const FRAMES: usize = 5;
 
 pub(super) fn write(into: &mut dyn Write, style: &Style, report: &TasksReport) -> io::Result<()> {
@@ -49,7 +49,7 @@ pub(super) fn write(into: &mut dyn Write, style: &Style, report: &TasksReport) -
     gaps(into, style, blind)
 }
 
-/// What of the late ticks is not called masked, and what of those that are may be something else.
+/// Writes the late ticks that are not counted as masked, and those counted that may have another cause.
 fn floor(into: &mut dyn Write, blind: &Blind) -> io::Result<()> {
     let who = if blind.guest { "other handlers or the hypervisor" } else { "other handlers" };
     let masked = blind.masked();
@@ -76,7 +76,8 @@ fn floor(into: &mut dyn Write, blind: &Blind) -> io::Result<()> {
     Ok(())
 }
 
-/// How long it was, from how many ticks, and its share `of` a time; or why that is not known.
+/// Returns the masked time, the number of its late ticks, and its share `of` a time. Returns the reason if
+/// the time is not known.
 fn masked(masked: &Masked, of: &str) -> String {
     let time = sentence(&masked.time, duration);
     let share = masked
@@ -85,7 +86,7 @@ fn masked(masked: &Masked, of: &str) -> String {
     time + &share.unwrap_or_default()
 }
 
-/// How many gaps the target had, and the longest.
+/// Writes the number of the target's gaps, and the longest one.
 fn gaps_in_short(into: &mut dyn Write, blind: &Blind) -> io::Result<()> {
     let Some(longest) = blind.gaps.first() else { return Ok(()) };
     let cells = row(longest);
@@ -98,7 +99,7 @@ fn gaps_in_short(into: &mut dyn Write, blind: &Blind) -> io::Result<()> {
     )
 }
 
-/// The target's gaps, and how many others had.
+/// Writes the target's gaps, and the number of other gaps.
 fn gaps(into: &mut dyn Write, style: &Style, blind: &Blind) -> io::Result<()> {
     let (least, shown) = (duration(blind.gap_min_ns as f64), style.rows_max.min(10));
     let whose = if blind.target.is_some() { " while the target ran" } else { "" };

@@ -1,4 +1,4 @@
-//! What samples stand for, by event, and ratios of it.
+//! Counts that samples stand for, by event, and their ratios.
 
 use std::io::{self, Write};
 
@@ -14,7 +14,7 @@ use crate::{
     plan::Sampling,
 };
 
-/// Events of the whole target; nothing where only a clock samples.
+/// Writes the events of the whole target, or nothing if only a clock samples.
 pub(super) fn write(
     into: &mut dyn Write,
     style: &Style,
@@ -73,7 +73,7 @@ fn row(
     quality: &Quality,
     index: usize,
 ) -> Vec<String> {
-    // Those of the row's samples, which are the target's.
+    // Counts of the row's samples, which are the target's.
     let (seen, expected) = match &quality.target {
         Some(target) => (target.samples[index].seen, target.samples[index].expected),
         None => (quality.samples[index].seen, quality.samples[index].expected),

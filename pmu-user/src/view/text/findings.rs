@@ -1,4 +1,4 @@
-//! What stands out, before everything that it rests on.
+//! Findings, before the numbers that they rest on.
 
 use std::io::{self, Write};
 
@@ -8,13 +8,13 @@ use crate::{
     view::finding::{says, threshold},
 };
 
-/// Findings that are shown: with more, nothing stands out any more.
+/// Maximum number of findings that are shown. If there are more, none of them stands out.
 const SHOWN: usize = 7;
 
-/// Findings that the shortest report explains.
+/// Number of findings that the shortest report explains.
 const EXPLAINED_SHORT: usize = 2;
 
-/// The section: a sentence each, with its threshold and what to try.
+/// Writes the section: a sentence for each finding, with its threshold and what to try.
 pub(super) fn write(into: &mut dyn Write, style: &Style, findings: &[Finding]) -> io::Result<()> {
     section(into, "FINDINGS", "numbers whose whole 95 % interval is above a threshold")?;
     if findings.is_empty() {
@@ -29,7 +29,7 @@ pub(super) fn write(into: &mut dyn Write, style: &Style, findings: &[Finding]) -
         if style.brevity == Brevity::Shortest && before >= EXPLAINED_SHORT {
             continue;
         }
-        // The same rule says the same again.
+        // The same rule would repeat itself.
         if shown.peek().is_some_and(|(_, next)| next.rule == finding.rule && next.next == finding.next) {
             continue;
         }

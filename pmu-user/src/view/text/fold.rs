@@ -1,19 +1,20 @@
-//! Lines as wide as a terminal: longer ones go on below, broken between words.
+//! Lines as wide as a terminal. Longer lines continue below, broken between words.
 
 use std::io::{self, Write};
 
 use unicode_width::UnicodeWidthChar as _;
 
-/// A stream whose lines are folded at a width; what goes on is indented to where the line's own text began. Styles take no room.
+/// Stream that folds lines at a width. A continuation is indented to the start of the line's own text. Styles
+/// take no columns.
 pub struct Folding<W: Write> {
     into: W,
     width: usize,
-    /// A line that has not ended yet.
+    /// Line that has not ended yet.
     begun: Vec<u8>,
 }
 
 impl<W: Write> Folding<W> {
-    /// Folds what is written to `into` at `width` columns.
+    /// Returns a stream that folds what is written to `into` at `width` columns.
     pub const fn new(into: W, width: usize) -> Self {
         Self { into, width, begun: Vec::new() }
     }
@@ -31,7 +32,7 @@ impl<W: Write> Write for Folding<W> {
                     writeln!(self.into, "{}", folded(line, self.width, hang(line, self.width)))?;
                 }
             }
-            // Nothing of ours: text is escaped before it comes here.
+            // Not text of a report, which is escaped before it comes here.
             Err(_) => self.into.write_all(&lines)?,
         }
         Ok(bytes.len())
@@ -49,7 +50,7 @@ impl<W: Write> Drop for Folding<W> {
     }
 }
 
-/// `text` in lines of at most `width` columns, all but the first indented by `hang`.
+/// Returns `text` in lines of at most `width` columns, all but the first indented by `hang`.
 pub(in crate::view) fn folded(text: &str, width: usize, hang: usize) -> String {
     if columns(text) <= width {
         return text.to_owned();
@@ -85,7 +86,7 @@ pub(in crate::view) fn folded(text: &str, width: usize, hang: usize) -> String {
     lines
 }
 
-/// Words; a number and its unit are one.
+/// Returns the words of a text. A number and its unit are one word.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     const UNITS: [&str; 11] = ["%", "ns", "µs", "us", "ms", "s", "B", "KiB", "MiB", "GiB", "MB/s"];
     let mut rest = Some(text);
@@ -109,7 +110,8 @@ fn next_line(lines: &mut String, hang: usize) {
     lines.extend(std::iter::repeat_n(' ', hang));
 }
 
-/// Where a line's own text begins: behind its label, which two spaces or more end, if that leaves room.
+/// Returns the column where a line's own text begins: behind its label, if that leaves room. Two or more
+/// spaces end the label.
 fn hang(line: &str, width: usize) -> usize {
     let (mut column, mut spaces, mut indent, mut behind) = (0, 0, None, 0);
     for (piece, wide) in pieces(line) {
@@ -128,12 +130,12 @@ fn hang(line: &str, width: usize) -> usize {
     if behind > 0 { behind } else { indent.unwrap_or(0) + 2 }
 }
 
-/// Columns that a text takes, as terminals count: by character.
+/// Returns the number of columns of a text, as terminals count: by character.
 pub(in crate::view) fn columns(text: &str) -> usize {
     pieces(text).map(|(_, wide)| wide).sum()
 }
 
-/// Characters and styles, each with its columns.
+/// Returns the characters and styles of a text, each with its columns.
 fn pieces(text: &str) -> impl Iterator<Item = (&str, usize)> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -189,7 +191,7 @@ mod tests {
     #[test]
     fn a_word_wider_than_a_line_is_broken_between_its_characters() {
         assert_eq!(folded("at /aaaaaaaaa/b\n", 8), ["at /aaaa", "  aaaaa/", "  b"]);
-        // Two columns each.
+        // Each character takes two columns.
         assert_eq!(folded("服务服务服务\n", 7), ["服务服", "  务服", "  务"]);
     }
 

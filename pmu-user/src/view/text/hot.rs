@@ -19,15 +19,15 @@ use crate::{
     view::words,
 };
 
-/// Rows of the table of modules, and in a short report.
+/// Maximum number of rows of the table of modules, in a full and in a short report.
 const MODULES_MAX: usize = 8;
 const MODULES_SHORT: usize = 3;
 
-/// What a column shows of an event other than the first.
+/// Content of the column of an event other than the first.
 enum Column {
-    /// The ratio of this name.
+    /// Ratio of this name.
     Ratio(String),
-    /// The share of the event's samples.
+    /// Share of the event's samples.
     Share(usize),
 }
 
@@ -86,11 +86,12 @@ pub(super) fn write(
     Ok(())
 }
 
-/// Inlined functions that are shown below the one that they are part of, and the share of all samples from which on they are.
+/// Maximum number of inlined functions shown below their function, and the minimum share of all samples to be
+/// shown.
 const INLINED_SHOWN: usize = 3;
 const INLINED_MIN: f64 = 0.01;
 
-/// An inlined function: the line in it, and the one that calls it.
+/// Returns the row of an inlined function: the line in it, and the line that calls it.
 fn inlined_row(part: &HotInlined, columns: usize) -> Vec<String> {
     let at = match (&part.line, &part.call) {
         (Some(line), Some(call)) => format!("{} (called at {})", source_line(line), source_line(call)),
@@ -104,16 +105,16 @@ fn inlined_row(part: &HotInlined, columns: usize) -> Vec<String> {
     row
 }
 
-/// A source line without the folder of its file.
+/// Returns a source line without the folder of its file.
 fn source_line(line: &Line) -> String {
     let file = line.file.terminal();
     format!("{}:{}", file.rsplit('/').next().unwrap_or(&file), line.line)
 }
 
-/// Functions that an interval names.
+/// Maximum number of functions named in an interval.
 const OF_INTERVAL: usize = 3;
 
-/// The modules that samples hit, if they are several; and how much of it was in user mode and in the kernel.
+/// Writes the modules that samples hit, if there are several, with the shares of user mode and of the kernel.
 fn modules(into: &mut dyn Write, style: &Style, report: &TasksReport) -> io::Result<()> {
     use Align::{Left, Right};
     let modules = &report.modules;
@@ -137,7 +138,8 @@ fn modules(into: &mut dyn Write, style: &Style, report: &TasksReport) -> io::Res
     and_more(into, modules.len() - shown.len())
 }
 
-/// The hottest functions of an interval, in a line; those that samples hit once may have been chance.
+/// Writes the hottest functions of an interval in a line. Functions with a single sample are left out,
+/// because they may be chance.
 pub(super) fn interval(into: &mut dyn Write, report: &TasksReport) -> io::Result<()> {
     let hot = HotCode::of(&report.functions);
     let shown = hot.iter().filter(|code| code.samples > 1).take(OF_INTERVAL);
@@ -156,7 +158,8 @@ pub(super) fn interval(into: &mut dyn Write, report: &TasksReport) -> io::Result
     if shown.is_empty() { Ok(()) } else { writeln!(into, "  hot: {}", shown.join(", ")) }
 }
 
-/// A column for every event after the first: instructions per cycle, an event per 1,000 instructions, or its share.
+/// Returns a column for every event after the first: instructions per cycle, an event per 1,000 instructions,
+/// or its share.
 fn columns(plan: &Plan) -> Vec<(String, Column)> {
     let is = |wanted: Quantity| plan.sampling.iter().any(|event| event.quantity == Some(wanted));
     let column = |(index, event): (usize, &crate::plan::Sampling)| match event.quantity {
@@ -183,7 +186,7 @@ fn cell(function: &HotFunction, column: &Column) -> String {
     }
 }
 
-/// A ratio with its interval: `1.20 ±0.24`.
+/// Returns a ratio with its interval: `1.20 ±0.24`.
 pub(super) fn ratio(ratio: &RatioReport) -> String {
     ratio.value.known().map_or("–".to_owned(), |known| spread_cell(known, three_digits))
 }
@@ -203,7 +206,7 @@ fn hot_row(function: &TargetFunction, share: String, columns: &[(String, Column)
     row
 }
 
-/// Whose samples are: the owner with most of them, and how many more there are.
+/// Returns the owner with most of the samples, and the number of the others.
 fn owners(whose: &[(Owner, u64)]) -> String {
     let Some((first, _)) = whose.first() else { return String::new() };
     let (name, id) = name(&OwnerOrTarget::Owner(first.clone()));
@@ -214,7 +217,7 @@ fn owners(whose: &[(Owner, u64)]) -> String {
     }
 }
 
-/// A function's name, or where it would be.
+/// Returns the name of a function, or its location.
 pub(super) fn frame(frame: &Frame) -> String {
     match frame {
         Frame::Function { name, inlined: true, .. } => format!("{} (inlined)", cut(&name.terminal())),
@@ -240,7 +243,7 @@ fn module(frame: &Frame, kernel: bool) -> String {
     }
 }
 
-/// What a file is called, or the kernel.
+/// Returns the name of a file, or of the kernel.
 fn file(path: Option<&Untrusted>, kernel: bool) -> String {
     match path {
         Some(path) => {

@@ -1,4 +1,4 @@
-//! Interrupt handlers: how long each had the CPUs, and whose CPU time that was in.
+//! Interrupt handlers: the time that each had the CPUs, and the owners that lost this time.
 
 use std::io::{self, Write};
 
@@ -16,12 +16,12 @@ use crate::{
     table::metric,
 };
 
-/// The section, if it was asked for.
+/// Writes the section, if it was requested.
 pub(super) fn write(into: &mut dyn Write, style: &Style, report: &TasksReport) -> io::Result<()> {
     let Some(by) = &report.interrupted_by else { return Ok(()) };
     section(into, "INTERRUPTS", "by handler, all CPUs together; time without handlers that interrupted it")?;
     handlers(into, style, report)?;
-    let times = [("the idle task", by.idle_ns), ("tasks that no owner counts for", by.others_ns)];
+    let times = [("the idle task", by.idle_ns), ("tasks outside the target", by.others_ns)];
     let times = times.into_iter().filter(|(_, ns)| *ns > 0);
     let mut words: Vec<String> = times
         .map(|(whom, ns)| {
@@ -71,7 +71,7 @@ fn handlers(into: &mut dyn Write, style: &Style, report: &TasksReport) -> io::Re
     and_more(into, all.len() - shown)
 }
 
-/// Owners whose tasks were interrupted, those that lost most by it first.
+/// Writes the owners with interrupted tasks, those that lost most first.
 fn owners(into: &mut dyn Write, style: &Style, report: &TasksReport) -> io::Result<()> {
     use Align::{Left, Right};
     let lost =

@@ -1,4 +1,4 @@
-//! Run-queue latency: percentiles, and a picture of the target's histogram.
+//! Run-queue latency: percentiles, and a bar chart of the target's histogram.
 
 use std::io::{self, Write};
 
@@ -56,17 +56,18 @@ fn line(into: &mut dyn Write, owner: &OwnerReport) -> io::Result<()> {
     writeln!(into, "    {}", all.join("  "))
 }
 
-/// Culprits that are named in a line.
+/// Maximum number of culprits named in a line.
 pub(in crate::view) const CULPRITS_NAMED: usize = 4;
 
-/// Who had the CPUs that were waited for.
+/// Writes the culprits that had the CPUs during the waits.
 fn culprits(into: &mut dyn Write, who: &OwnerOrTarget, waited: &[Waited]) -> io::Result<()> {
     let Some(waited) = waited.iter().find(|waited| waited.who == *who) else { return Ok(()) };
     let named = culprits_in_words(&waited.charges, waited.charges.len(), who);
     named.map_or(Ok(()), |named| writeln!(into, "    CPU used by  {named}"))
 }
 
-/// The first culprits of `victim` with their shares, of `all` that it has; none where no share is worth a word.
+/// Returns the first culprits of `victim` with their shares, and the number of the rest of `all`. Returns
+/// `None` if no share is large enough.
 pub(in crate::view) fn culprits_in_words(
     charges: &[Charge],
     all: usize,
@@ -86,15 +87,15 @@ pub(in crate::view) fn culprits_in_words(
     Some(named.join(", "))
 }
 
-/// The root cgroup as a culprit: the tasks that are in no cgroup below it. As an owner it holds everything.
+/// Root cgroup as a culprit: the tasks that are in no cgroup below it. As an owner, it includes everything.
 pub(in crate::view) const OWN_OF_ROOT: &str = "/ (own tasks)";
 
-/// Is it the root cgroup?
+/// Returns whether an owner is the root cgroup.
 pub(in crate::view) fn is_root(owner: &Owner) -> bool {
     matches!(owner, Owner::Cgroup { path, .. } if path.as_bytes() == b"/")
 }
 
-/// Whom a victim waited for, in words.
+/// Returns the culprit of a victim's wait, in words.
 fn culprit(culprit: &Culprit, victim: &OwnerOrTarget) -> String {
     match culprit {
         Culprit::Owner(owner) if victim.owner() == Some(owner) => "itself".to_owned(),
@@ -110,7 +111,7 @@ fn culprit(culprit: &Culprit, victim: &OwnerOrTarget) -> String {
     }
 }
 
-/// One bar per power of two.
+/// Writes one bar per power of two.
 fn picture(into: &mut dyn Write, style: &Style, waits: &Distribution) -> io::Result<()> {
     let mut octaves: Vec<(u32, u64)> = Vec::new();
     for (bucket, count) in waits.histogram.iter() {
@@ -125,7 +126,7 @@ fn picture(into: &mut dyn Write, style: &Style, waits: &Distribution) -> io::Res
         (octaves.first().map_or(0, |&(octave, _)| octave), octaves.last().map_or(0, |&(octave, _)| octave));
     for octave in first..=last {
         let count = octaves.iter().find(|&&(filled, _)| filled == octave).map_or(0, |&(_, count)| count);
-        // A bucket that holds anything shows at least a sliver.
+        // A bucket that is not empty has at least a sliver.
         let width = count.saturating_mul(BAR_WIDTH).div_ceil(most).min(BAR_WIDTH);
         let bar = if style.blocks { "█" } else { "#" }.repeat(width as usize);
         let (low, high) = (duration((1_u64 << octave) as f64), duration((2_u64 << octave) as f64));

@@ -1,4 +1,4 @@
-//! What the kernel accounts: cgroups with a limit of CPU time, and pressure.
+//! Accounting of the kernel: cgroups with a limit of CPU time, memory or I/O, and pressure.
 
 use std::io::{self, Write};
 
@@ -18,9 +18,9 @@ use crate::{
     view::io::text::subject_name,
 };
 
-/// Share in per cent below which pressure is not shown: it would be 0.0 %.
+/// Share in per cent below which pressure is not shown, because it would be 0.0 %.
 const PRESSURE_LEAST: f64 = 0.05;
-/// Kinds of pressure that have a column.
+/// Kinds of pressure with a column.
 const PRESSURES: [(&str, Metric); 6] = [
     ("cpu", metric::PRESSURE_CPU_SOME),
     ("memory", metric::PRESSURE_MEMORY_SOME),
@@ -30,7 +30,7 @@ const PRESSURES: [(&str, Metric); 6] = [
     ("irq: all", metric::PRESSURE_IRQ_FULL),
 ];
 
-/// The sections, as far as there is anything to tell.
+/// Writes the sections that have content.
 pub(super) fn write(into: &mut dyn Write, style: &Style, report: &TasksReport) -> io::Result<()> {
     limits(into, style, report)?;
     memory(into, style, report)?;
@@ -69,7 +69,7 @@ fn limits(into: &mut dyn Write, style: &Style, report: &TasksReport) -> io::Resu
     and_more(into, held.len() - shown)
 }
 
-/// Cgroups with a limit of memory, or whose limits had something fail.
+/// Writes the cgroups with a limit of memory, or with a limit that made something fail.
 fn memory(into: &mut dyn Write, style: &Style, report: &TasksReport) -> io::Result<()> {
     use Align::{Left, Right};
     let any = [
@@ -122,7 +122,7 @@ fn memory(into: &mut dyn Write, style: &Style, report: &TasksReport) -> io::Resu
     and_more(into, all.len() - shown)
 }
 
-/// Cgroups with a limit of their I/O.
+/// Writes the cgroups with a limit of their I/O.
 fn block(into: &mut dyn Write, style: &Style, report: &TasksReport) -> io::Result<()> {
     use Align::{Left, Right};
     let all: Vec<_> =
@@ -156,7 +156,7 @@ fn pressure(into: &mut dyn Write, style: &Style, report: &TasksReport) -> io::Re
         return Ok(());
     }
     let note =
-        "PSI, as the kernel accounts it: share of the time in which a task, or all, stood still for it";
+        "PSI, as the kernel accounts it: share of the time in which some or all tasks were stalled on it";
     section(into, "PRESSURE", note)?;
     let titles = PRESSURES.iter().map(|(title, _)| (*title, Right));
     let mut table = Table::new(&[("of", Left)].into_iter().chain(titles).collect::<Vec<_>>());

@@ -1,4 +1,5 @@
-//! A list for people: columns that hold anything, or a sheet of labels and sentences; then what is not in it.
+//! List as text: the columns that are not empty, or a sheet of labels and sentences, then what is not in the
+//! list.
 
 use std::io::{self, Write};
 
@@ -22,7 +23,7 @@ pub(in crate::view) fn write(into: &mut dyn Write, style: &Style, list: &Listing
 }
 
 fn columns(into: &mut dyn Write, style: &Style, list: &Listing) -> io::Result<()> {
-    // What the notes say once need not stand in every row.
+    // A sentence of the notes is not repeated in every row.
     let is_noted = |cell: &Cell| matches!(cell, Cell::Text(text) if list.notes.iter().any(|note| note.as_bytes() == text.as_bytes()));
     let tells = |cell: &Cell| *cell != Cell::Empty && !is_noted(cell);
     let told = |column: &usize| list.rows.iter().filter_map(|row| row.get(*column)).any(tells);
@@ -45,7 +46,7 @@ fn columns(into: &mut dyn Write, style: &Style, list: &Listing) -> io::Result<()
     if list.rows.is_empty() { Ok(()) } else { table.write(into, style) }
 }
 
-/// Columns that people are shown.
+/// Returns the columns that text shows.
 fn shown(list: &Listing) -> impl Iterator<Item = usize> {
     (0..list.columns.len()).filter(|&column| !list.hidden.contains(&list.columns[column]))
 }
@@ -69,7 +70,7 @@ fn sheet(into: &mut dyn Write, style: &Style, list: &Listing, words: &str) -> io
     table.write(into, style)
 }
 
-/// What a cell says, a sentence a line.
+/// Returns the content of a cell, one sentence per line.
 fn lines(of: &Cell) -> Vec<String> {
     match of {
         Cell::Empty => Vec::new(),

@@ -1,4 +1,4 @@
-//! The report for people: sections that can be read from the top and left at any point.
+//! Text report: sections that can be read from the top, and left at any point.
 
 pub(super) mod beside;
 mod blind;
@@ -43,44 +43,44 @@ use crate::{
     table::metric,
 };
 
-/// How the text looks.
+/// Layout of the text.
 #[derive(Clone, Copy, Debug)]
 pub struct Style {
-    /// Rows of a table.
+    /// Maximum number of rows of a table.
     pub rows_max: usize,
-    /// Was that number asked for? Then every table has so many.
+    /// Whether the number of rows was requested. If so, every table has that many.
     pub rows_asked_for: bool,
-    /// Characters for pictures: blocks, or plain ASCII.
+    /// Whether pictures are drawn with blocks, or in plain ASCII.
     pub blocks: bool,
-    /// Columns that every line must fit, or as many as it takes.
+    /// Columns that every line must fit, or `None` for any width.
     pub width: Option<usize>,
     /// Sections that are written.
     pub sections: Sections,
-    /// Lines that a report should fit, or as many as it takes.
+    /// Lines that a report should fit, or `None` for any length.
     pub screen: Option<usize>,
-    /// How much of each section is written.
+    /// Level of detail of each section.
     pub brevity: Brevity,
-    /// What stands between fields of perf's rows, where those are written.
+    /// Separator of the fields of perf's rows, where those are written.
     pub separator: char,
 }
 
-/// Lines of a report that nothing more was asked of.
+/// Lines of a report without further options.
 pub const SCREEN: usize = 60;
 
-/// How much of a report is written.
+/// Level of detail of a report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Brevity {
-    /// Everything.
+    /// Everything in each section.
     #[default]
     Full,
-    /// Short tables without pictures; of what is as it should be one line.
+    /// Short tables without pictures, and one line for what is as it should be.
     Short,
-    /// What a reader looks at first.
+    /// Only what a reader looks at first.
     Shortest,
 }
 
 impl Style {
-    /// How it looks unless told otherwise, where there is room.
+    /// Default layout, where there is room.
     pub const DEFAULT: Self = Self {
         rows_max: 20,
         rows_asked_for: false,
@@ -107,7 +107,7 @@ pub(super) fn section(into: &mut dyn Write, title: &str, note: &str) -> io::Resu
     writeln!(into, "\n{TITLE}{title}{TITLE:#}  {COLUMNS}{note}{COLUMNS:#}")
 }
 
-/// A row for whom: name and id.
+/// Returns the name and the id of a row.
 pub(super) fn name(who: &OwnerOrTarget) -> (String, String) {
     match who {
         OwnerOrTarget::Target => ("all".to_owned(), String::new()),
@@ -128,18 +128,18 @@ pub(super) fn name(who: &OwnerOrTarget) -> (String, String) {
     }
 }
 
-/// An owner in a table of other things: its name, with its id where it has one.
+/// Returns an owner in a table of other things: its name, with its id if it has one.
 pub(super) fn named(owner: &Owner) -> String {
     let (name, id) = name(&OwnerOrTarget::Owner(owner.clone()));
     if id.is_empty() { name } else { format!("{name} ({id})") }
 }
 
-/// What the ids of owners are.
+/// Returns the title of the column of owners' ids.
 pub(super) fn id_column<'a>(mut owners: impl Iterator<Item = &'a OwnerOrTarget>) -> &'static str {
     if owners.any(|who| matches!(who, OwnerOrTarget::Owner(Owner::Thread { .. }))) { "tid" } else { "pid" }
 }
 
-/// One interval: its owners, a line each.
+/// Writes one interval: its owners, one per line.
 fn interval(into: &mut dyn Write, style: &Style, report: &TasksReport, first: bool) -> io::Result<()> {
     if first {
         writeln!(into, "{COLUMNS}each interval: owners by CPU time, and the hottest functions{COLUMNS:#}")?;
@@ -149,13 +149,13 @@ fn interval(into: &mut dyn Write, style: &Style, report: &TasksReport, first: bo
     hot::interval(into, report)
 }
 
-/// When an interval began, and how long it was.
+/// Writes the start and the length of an interval.
 pub(super) fn interval_title(into: &mut dyn Write, from_ns: u64, length_ns: u64) -> io::Result<()> {
     let (from, length) = (from_ns as f64 / 1e9, duration(length_ns as f64));
     writeln!(into, "\n{TITLE}{from:.3} s + {length}{TITLE:#}")
 }
 
-/// A section of what the whole run says of tasks.
+/// Writes a section on the tasks of the whole run.
 fn of_tasks(
     into: &mut dyn Write,
     style: &Style,
@@ -185,7 +185,7 @@ fn of_tasks(
     }
 }
 
-/// A line of a report's head.
+/// Writes a line of a report's head.
 pub(super) fn line(into: &mut dyn Write, label: &str, text: &str) -> io::Result<()> {
     writeln!(into, "{TITLE}{label:<9}{TITLE:#} {text}")
 }
@@ -216,7 +216,7 @@ fn owners(into: &mut dyn Write, style: &Style, report: &TasksReport) -> io::Resu
     and_more(into, owners.len() - shown)
 }
 
-/// How many rows are not shown, if any are not.
+/// Writes the number of rows that are not shown, if any are not.
 fn and_more(into: &mut dyn Write, more: usize) -> io::Result<()> {
     match more {
         0 => Ok(()),

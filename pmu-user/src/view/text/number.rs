@@ -1,16 +1,16 @@
-//! Numbers for people: three significant digits and a unit that fits. JSON and CSV have the exact ones.
+//! Numbers in text: three significant digits and a fitting unit. JSON and CSV have the exact numbers.
 
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::metric::value::{Known, Value};
 
-/// A time in ns.
+/// Returns a time in ns as text.
 pub fn duration(nanoseconds: f64) -> String {
     if nanoseconds == 0.0 {
         return "0".to_owned();
     }
     let (value, unit) = match nanoseconds.abs() {
-        // What would be written as 1000 of a unit is 1 of the next.
+        // A value that would be written as 1000 of a unit is 1 of the next.
         ns if ns < 999.5 => return format!("{nanoseconds:.0} ns"),
         ns if ns < 999.5e3 => (nanoseconds / 1e3, "µs"),
         ns if ns < 999.5e6 => (nanoseconds / 1e6, "ms"),
@@ -19,7 +19,7 @@ pub fn duration(nanoseconds: f64) -> String {
     format!("{} {unit}", three_digits(value))
 }
 
-/// A count: whole up to a million, then with a suffix.
+/// Returns a count: whole up to a million, then with a suffix.
 pub(in crate::view) fn count(count: f64) -> String {
     match count.abs() {
         n if n < 1e6 => format!("{count:.0}"),
@@ -28,14 +28,14 @@ pub(in crate::view) fn count(count: f64) -> String {
     }
 }
 
-/// A share of 1 in per cent.
+/// Returns a share of 1 in per cent.
 pub fn percent(share: f64) -> String {
-    // The sum of no shares is -0.0, and 0.0 by this.
+    // The sum of no shares is -0.0. Adding 0.0 makes it 0.0.
     let percent = share * 100.0 + 0.0;
     if percent != 0.0 && percent.abs() < 0.1 { format!("{percent:.3} %") } else { format!("{percent:.1} %") }
 }
 
-/// A number of bytes.
+/// Returns a number of bytes as text.
 pub(in crate::view) fn bytes(bytes: u64) -> String {
     match bytes as f64 {
         n if n < 1024.0 => format!("{n} B"),
@@ -55,11 +55,12 @@ pub(in crate::view) fn three_digits(value: f64) -> String {
     }
 }
 
-/// Intervals that reach less than this share of the estimate are not worth their room.
+/// Half width of an interval, as a share of the estimate, up to which it is not shown.
 pub(in crate::view) const NARROW: f64 = 0.005;
 
-/// A number, and half the width of its interval: `3.7 %` and `±1.4`. Where one side of it is wider than the other by more than a fifth,
-/// its ends: `[0.2 – 1.1]`; nothing where it is narrow. The unit is said once.
+/// Returns a number, and half the width of its interval: `3.7 %` and `±1.4`. If one side of the interval is
+/// wider than the other by more than a fifth, returns its ends: `[0.2 – 1.1]`. A narrow interval yields an
+/// empty text. The unit is written once.
 pub(in crate::view) fn spread(known: &Known, show: impl Fn(f64) -> String) -> (String, String) {
     let estimate = show(known.estimate);
     let unit = estimate.find(' ').map_or("", |at| &estimate[at..]);
@@ -78,13 +79,14 @@ pub(in crate::view) fn spread(known: &Known, show: impl Fn(f64) -> String) -> (S
     (estimate, interval)
 }
 
-/// The same in one cell.
+/// Returns a number and its interval in one cell.
 pub(in crate::view) fn spread_cell(known: &Known, show: impl Fn(f64) -> String) -> String {
     let (estimate, interval) = spread(known, show);
     if interval.is_empty() { estimate } else { format!("{estimate} {interval}") }
 }
 
-/// Title and cells of a column of these: numbers end where its title ends, and intervals begin behind it.
+/// Returns title and cells of a column of numbers with intervals. Numbers end where the title ends, and
+/// intervals begin behind it.
 pub(super) fn aligned(title: &str, cells: &[(String, String)]) -> (String, Vec<String>) {
     let widest = |width: &dyn Fn(&(String, String)) -> usize| cells.iter().map(width).max().unwrap_or(0);
     let (numbers, intervals) = (widest(&|cell| cell.0.width()), widest(&|cell| cell.1.width()));
@@ -96,7 +98,7 @@ pub(super) fn aligned(title: &str, cells: &[(String, String)]) -> (String, Vec<S
     (format!("{title}{gap}{}", " ".repeat(intervals)), cells.iter().map(cell).collect())
 }
 
-/// A number with its interval: `12.3 ms [8.10 17.9]`; without one if it is exact.
+/// Returns a number with its interval: `12.3 ms [8.10 17.9]`, or without one if it is exact.
 pub(super) fn with_interval(known: &Known, show: fn(f64) -> String) -> String {
     let estimate = show(known.estimate);
     if known.low == known.high {
@@ -106,12 +108,12 @@ pub(super) fn with_interval(known: &Known, show: fn(f64) -> String) -> String {
     }
 }
 
-/// A number, or `–` where it is missing: the reason stands elsewhere.
+/// Returns a number, or `–` where it is missing. The reason is shown elsewhere.
 pub(in crate::view) fn cell(value: Option<&Known>, show: fn(f64) -> String) -> String {
     value.map_or_else(|| "–".to_owned(), |known| show(known.estimate))
 }
 
-/// A number with its interval, or why there is none.
+/// Returns a number with its interval, or the reason why it is missing.
 pub(super) fn sentence(value: &Value, show: fn(f64) -> String) -> String {
     match value {
         Value::Known(known) => with_interval(known, show),

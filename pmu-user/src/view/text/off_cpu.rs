@@ -1,4 +1,4 @@
-//! Time off the CPU: for how long an owner's tasks waited, and for what.
+//! Time off the CPU: the time that an owner's tasks waited, and what they waited for.
 
 use std::io::{self, Write};
 
@@ -13,7 +13,7 @@ use crate::{
     table::metric::{self, Metric},
 };
 
-/// Columns, and what is in them.
+/// Columns with their metrics.
 const KINDS: [(&str, Metric); 7] = [
     ("off cpu", metric::OFF_CPU_TIME),
     ("run queue", metric::OFF_CPU_RUN_QUEUE),
@@ -24,7 +24,7 @@ const KINDS: [(&str, Metric); 7] = [
     ("sleep", metric::OFF_CPU_SLEEP),
 ];
 
-/// The section, if it was asked for.
+/// Writes the section, if it was requested.
 pub(super) fn write(into: &mut dyn Write, style: &Style, report: &TasksReport) -> io::Result<()> {
     use Align::{Left, Right};
     if report.total.value(&metric::OFF_CPU_TIME).is_none() {
@@ -50,7 +50,7 @@ fn time(owner: &OwnerReport) -> f64 {
     owner.value(&metric::OFF_CPU_TIME).map_or(0.0, |known| known.estimate)
 }
 
-/// Sleep excepted: most tasks of a host sleep most of the time.
+/// Returns the time off the CPU without sleep. Most tasks of a host sleep most of the time.
 fn awake(owner: &OwnerReport) -> f64 {
     time(owner) - owner.value(&metric::OFF_CPU_SLEEP).map_or(0.0, |known| known.estimate)
 }

@@ -1,4 +1,4 @@
-//! A run for people: what each of its sources has to say, one after the other.
+//! Run as text: the sections of each of its sources, one after the other.
 
 use std::io::{self, Write};
 
@@ -42,7 +42,7 @@ fn interval(into: &mut dyn Write, style: &Style, report: &Report, is_first: bool
     io_text::tables(into, style, of_io, Part::Interval)
 }
 
-/// The whole run: as much of it as the lines hold that it should fit.
+/// Writes the whole run, in as much detail as fits the lines.
 fn whole(
     into: &mut dyn Write,
     style: &Style,
@@ -50,7 +50,7 @@ fn whole(
     report: &Report,
     ending: &Ending,
 ) -> io::Result<()> {
-    // Of devices and counters alone nothing says which of them matter.
+    // For devices and counters alone, nothing indicates which of them matter.
     let Some(lines_max) = style.screen.filter(|_| report.tasks.is_some()) else {
         return sections(into, style, header, report, ending);
     };
@@ -65,15 +65,15 @@ fn whole(
     into.write_all(&text)
 }
 
-/// Lines of a text where they are folded.
+/// Returns the number of lines of a text once folded.
 fn lines(text: &[u8], width: Option<usize>) -> usize {
-    // Text is ours, and names in it are escaped.
+    // The text is valid UTF-8: names in it are escaped.
     let Ok(text) = std::str::from_utf8(text) else { return 0 };
     let plain = anstream::adapter::strip_str(text).to_string();
     plain.lines().map(|line| width.map_or(1, |width| line.width().div_ceil(width).max(1))).sum()
 }
 
-/// Who measured, what every source says, and how far that can be trusted.
+/// Writes the head, the sections of every source, and how far they can be trusted.
 fn sections(
     into: &mut dyn Write,
     style: &Style,
@@ -111,7 +111,7 @@ fn sections(
     left_out(into, style)
 }
 
-/// What a report of one screen leaves out, and what shows it.
+/// Writes what a report of one screen leaves out, and the options that show it.
 fn left_out(into: &mut dyn Write, style: &Style) -> io::Result<()> {
     if style.brevity == Brevity::Full {
         return Ok(());
@@ -123,7 +123,7 @@ fn left_out(into: &mut dyn Write, style: &Style) -> io::Result<()> {
     )
 }
 
-/// How far the numbers can be trusted, and what they cost.
+/// Writes how far the numbers can be trusted, and their cost.
 fn end(into: &mut dyn Write, style: &Style, report: &Report) -> io::Result<()> {
     if style.sections.has(Section::Quality) {
         if let Some(report) = &report.tasks {
@@ -142,7 +142,7 @@ fn end(into: &mut dyn Write, style: &Style, report: &Report) -> io::Result<()> {
     cost.map_or(Ok(()), |cost| trust::cost(into, style, cost))
 }
 
-/// The first lines: who measured what, where, when, and how it ended.
+/// Writes the first lines: what was measured, where, when, and how it ended.
 fn head(into: &mut dyn Write, header: &Header, report: &Report, ending: &Ending) -> io::Result<()> {
     let Header { version, machine, tasks, io, .. } = header;
     let guest = if machine.cpu.guest { ", virtual machine" } else { "" };
@@ -175,7 +175,7 @@ fn head(into: &mut dyn Write, header: &Header, report: &Report, ending: &Ending)
         .try_for_each(|lost| writeln!(into, "{WARNING}lost here: {}: {}{WARNING:#}", lost.row, lost.why))
 }
 
-/// Lines that tasks alone have: how they were sampled and counted.
+/// Writes the lines that only tasks have: how they were sampled and counted.
 fn head_tasks(into: &mut dyn Write, header: &TasksHeader, report: &TasksReport) -> io::Result<()> {
     match header.plan.sampling.as_slice() {
         [] => line(into, "samples", "off")?,

@@ -1,4 +1,4 @@
-//! How much the runs of a command differ that a tree is from.
+//! Differences between the runs of a command that a tree is from.
 
 use std::io::{self, Write};
 
@@ -12,7 +12,7 @@ use crate::{
     table::unit::Unit,
 };
 
-/// What of the report is of which runs.
+/// Returns a line on the runs that each part of the report is of.
 pub(super) fn line(runs: &Runs) -> String {
     let Runs { ended, planned, .. } = runs;
     let of = if ended < planned { format!("{ended} of {planned}") } else { planned.to_string() };
@@ -25,7 +25,7 @@ pub(super) fn line(runs: &Runs) -> String {
     }
 }
 
-/// The least and the most of what every run counted. Nothing for a single run.
+/// Writes the least and the greatest of what every run counted. Writes nothing for a single run.
 pub(super) fn write(into: &mut dyn Write, style: &Style, runs: &Runs) -> io::Result<()> {
     if runs.ended < 2 {
         return Ok(());

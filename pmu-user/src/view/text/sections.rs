@@ -1,5 +1,5 @@
-//! Sections of the text report: their names, which of them are chosen, and their order. Findings come first, then the sections that they
-//! rest on, then all others with fewer rows.
+//! Sections of the text report: their names, their selection, and their order. Findings come first, then the
+//! sections that they rest on, then all others with fewer rows.
 
 use super::{Brevity, Style};
 use crate::{
@@ -22,7 +22,7 @@ named! {
         Stacks = "stacks", "Caller trees of samples, and of tasks that block.";
         Latency = "latency", "Run-queue latency.";
         OffCpu = "off_cpu", "Time off the CPU, by what tasks waited for.";
-        Interrupts = "interrupts", "Interrupt handlers, and whom they interrupted.";
+        Interrupts = "interrupts", "Interrupt handlers, and the tasks they interrupted.";
         Blind = "blind", "Time with interrupts masked.";
         Io = "io", "Devices, memory and links, block devices and networks.";
         Counts = "counts", "Counts without owners, as `stat` has them.";
@@ -31,31 +31,31 @@ named! {
     }
 }
 
-/// Rows of a table that nothing that stands out rests on, where no number was asked for.
+/// Rows of a table that no finding rests on, if the number was not requested.
 const ROWS_OF_REST: usize = 10;
-/// The same in a short report, and in the shortest.
+/// Rows of such a table in a short report, and in the shortest.
 const ROWS_OF_REST_SHORT: [usize; 2] = [5, 3];
-/// Functions that every report has room for.
+/// Number of functions that every report includes.
 const HOT_LEAST: usize = 5;
-/// Rows of a table that something that stands out rests on, in these.
+/// Rows of a table that a finding rests on, in these reports.
 const ROWS_SHORT: [usize; 2] = [10, 6];
 
-/// Which sections are written.
+/// Selection of the sections that are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sections {
-    /// One bit a section, in their order; `None`: all of them.
+    /// One bit per section, in their order. `None` selects all.
     chosen: Option<u32>,
 }
 
 impl Sections {
-    /// All of them.
+    /// Selection of all sections.
     pub const ALL: Self = Self { chosen: None };
 
-    /// Those of a list of names, separated by commas.
+    /// Returns the selection of a list of names, separated by commas.
     ///
     /// # Errors
     ///
-    /// Names what is no section, and lists all sections.
+    /// A name is not a section. The error lists all sections.
     pub fn named(list: &str) -> Result<Self, String> {
         let mut chosen = 0;
         for name in list.split(',').map(str::trim) {
@@ -65,7 +65,7 @@ impl Sections {
         Ok(Self { chosen: Some(chosen) })
     }
 
-    /// Is the section written?
+    /// Returns whether the section is written.
     pub(in crate::view) const fn has(self, section: Section) -> bool {
         match self.chosen {
             Some(chosen) => chosen & (1 << section as u32) != 0,
@@ -77,14 +77,10 @@ impl Sections {
 fn unknown(name: &str) -> String {
     let names = || Section::ALL.iter().map(|section| section.name().to_owned());
     let near = nearest(name, names(), |name| name);
-    format!(
-        "`{name}` is no section{}; they are {}",
-        did_you_mean(&near),
-        names().collect::<Vec<_>>().join(", ")
-    )
+    format!("unknown section `{name}`{}; use {}", did_you_mean(&near), names().collect::<Vec<_>>().join(", "))
 }
 
-/// The sections that are written after the findings, in their order, each with how it looks.
+/// Returns the sections that are written after the findings, in their order, each with its style.
 pub(super) fn ordered(style: &Style, findings: &[Finding]) -> Vec<(Section, Style)> {
     let mut first: Vec<Section> = Vec::new();
     let all = findings.iter().flat_map(Finding::with_symptoms);
@@ -93,7 +89,7 @@ pub(super) fn ordered(style: &Style, findings: &[Finding]) -> Vec<(Section, Styl
             first.push(section);
         }
     }
-    // Where nothing stands out, who did anything is what the report is about.
+    // Without findings, the report is about the activity of the owners.
     if first.is_empty() {
         first.extend([Section::Traffic, Section::Owners]);
     }
@@ -106,14 +102,14 @@ pub(super) fn ordered(style: &Style, findings: &[Finding]) -> Vec<(Section, Styl
     let longer = Style { rows_max: shorter.rows_max.max(HOT_LEAST.min(style.rows_of_first())), ..*style };
     let style_of_first = Style { rows_max: style.rows_of_first(), ..*style };
     let first = first.into_iter().map(|section| (section, style_of_first));
-    // In a short report functions are what is left to say what ran.
+    // In a short report, only functions are left to show what ran.
     let rest =
         rest.into_iter().map(|section| (section, if section == Section::Hot { longer } else { shorter }));
     first.chain(rest).filter(|(section, _)| style.sections.has(*section)).collect()
 }
 
 impl Style {
-    /// Rows of a table that a finding rests on.
+    /// Returns the number of rows of a table that a finding rests on.
     fn rows_of_first(&self) -> usize {
         let [short, shortest] = ROWS_SHORT;
         match self.brevity {
@@ -123,7 +119,7 @@ impl Style {
         }
     }
 
-    /// Rows of a table that no finding rests on.
+    /// Returns the number of rows of a table that no finding rests on.
     fn rows_of_rest(&self) -> usize {
         let [short, shortest] = ROWS_OF_REST_SHORT;
         let most = match self.brevity {
@@ -133,13 +129,14 @@ impl Style {
         };
         match self.sections.chosen {
             None if !self.rows_asked_for => self.rows_max.min(most),
-            // What was chosen by its name is what the report is about.
+            // The report is about what was chosen by name.
             _ => self.rows_max,
         }
     }
 }
 
-/// The section with the numbers that a finding rests on; of those about the report itself none, they stand at its end.
+/// Returns the section with the numbers that a finding rests on. Returns `None` for findings about the report
+/// itself: their numbers are at its end.
 const fn rests_on(cause: Cause) -> Option<Section> {
     match cause {
         Cause::Throttled
@@ -184,7 +181,7 @@ mod tests {
         let chosen = Section::ALL.into_iter().filter(|&section| both.has(section)).collect::<Vec<_>>();
         assert_eq!(chosen, [Section::Hot, Section::Stacks]);
         let wrong = Sections::named("hot,stack").unwrap_err();
-        assert!(wrong.contains("`stack` is no section; did you mean stacks?"), "{wrong}");
+        assert!(wrong.contains("unknown section `stack`; did you mean stacks?"), "{wrong}");
         assert!(Section::ALL.iter().all(|section| wrong.contains(section.name())), "{wrong}");
         assert!(Sections::named("").is_err());
     }

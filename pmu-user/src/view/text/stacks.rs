@@ -1,4 +1,4 @@
-//! Stacks as caller trees, one for each event, those of tasks that block, and how far user stacks lead.
+//! Stacks as caller trees: one for each event, those of tasks that block, and how far user stacks lead.
 
 use std::io::{self, Write};
 
@@ -18,14 +18,14 @@ use crate::{
     table::metric::{self, Metric},
 };
 
-/// Times of waits that have a stack: those for a CPU have none.
+/// Times of waits that have a stack. Waits for a CPU have none.
 const BLOCKED: [Metric; 4] =
     [metric::OFF_CPU_IO, metric::OFF_CPU_LOCK, metric::OFF_CPU_UNINTERRUPTIBLE, metric::OFF_CPU_SLEEP];
 
-/// Functions of a chain that are named at its begin and at its end.
+/// Number of functions of a chain that are named at its begin and at its end.
 const CHAIN_ENDS: (usize, usize) = (3, 4);
 
-/// The section, if stacks were taken.
+/// Writes the section, if stacks were taken.
 pub(super) fn write(
     into: &mut dyn Write,
     style: &Style,
@@ -51,7 +51,7 @@ pub(super) fn write(
     })
 }
 
-/// Stacks of tasks that block, by their time.
+/// Writes the stacks of tasks that block, by their time.
 fn off_cpu(into: &mut dyn Write, style: &Style, report: &TasksReport) -> io::Result<()> {
     let note = "where tasks blocked: callers above what they call, by share of the time; own: the last function's itself";
     section(into, "OFF-CPU STACKS", note)?;
@@ -84,7 +84,7 @@ fn off_cpu(into: &mut dyn Write, style: &Style, report: &TasksReport) -> io::Res
     Ok(())
 }
 
-/// The tree of one event.
+/// Writes the tree of one event.
 fn tree(into: &mut dyn Write, style: &Style, callers: &Callers, said: &str) -> io::Result<()> {
     let whose = match &*callers.owners {
         [one] => named(one),
@@ -96,7 +96,7 @@ fn tree(into: &mut dyn Write, style: &Style, callers: &Callers, said: &str) -> i
     branches(into, &callers.roots, 0, &mut room)
 }
 
-/// Columns that a branch is indented by below another, and the most that all of them are.
+/// Indent of a branch below another in columns, and the maximum of all indents.
 const STEP: usize = 2;
 const INDENT_MAX: usize = 24;
 
@@ -126,7 +126,8 @@ fn branches(into: &mut dyn Write, of: &Branches, depth: usize, room: &mut usize)
     }
 }
 
-/// `main → serve → read`: recursion is counted, the middle of a long chain is left out, and where the kernel begins it is said.
+/// Returns a chain of calls: `main → serve → read`. Recursion is counted, the middle of a long chain is left
+/// out, and the entry into the kernel is marked.
 fn chain(call: &Call) -> String {
     let mut names: Vec<String> = Vec::new();
     let mut in_kernel = false;
@@ -148,7 +149,7 @@ fn chain(call: &Call) -> String {
     names.join(" → ")
 }
 
-/// Says how many user stacks were unwound, and how many end early, if any do.
+/// Writes how many user stacks were unwound, and how many end early, if any do.
 fn stack_ends(into: &mut dyn Write, ends: &StackEnds) -> io::Result<()> {
     let advice = match &ends.unwinding {
         None => {
@@ -169,7 +170,7 @@ fn stack_ends(into: &mut dyn Write, ends: &StackEnds) -> io::Result<()> {
     )
 }
 
-/// Says how many user stacks have more frames than were taken, if any have.
+/// Writes how many user stacks have more frames than were taken, if any have.
 fn deep(into: &mut dyn Write, ends: &StackEnds) -> io::Result<()> {
     if ends.deep == 0 {
         return Ok(());
@@ -185,7 +186,7 @@ fn deep(into: &mut dyn Write, ends: &StackEnds) -> io::Result<()> {
     writeln!(into, "  {WARNING}{share} of the user stacks are cut at {frames} frames: {advice}{WARNING:#}")
 }
 
-/// Says how many user stacks were unwound by DWARF, and why others were not.
+/// Writes how many user stacks were unwound by DWARF, and why others were not.
 fn unwound(into: &mut dyn Write, unwinding: &Unwinding) -> io::Result<()> {
     let kept: Vec<String> =
         unwinding.kept.iter().map(|(why, samples)| format!("{samples} not ({})", why.in_words())).collect();

@@ -1,4 +1,4 @@
-//! Counts for people: an event a line, then what took how long.
+//! Counts as text: one event per line, then the times.
 
 use std::io::{self, Write};
 
@@ -21,7 +21,7 @@ use crate::{
     view::words,
 };
 
-/// One interval.
+/// Writes the counts of one interval.
 pub(in crate::view) fn interval(
     into: &mut dyn Write,
     style: &Style,
@@ -36,7 +36,7 @@ pub(in crate::view) fn interval(
     rows(into, style, stat)
 }
 
-/// The whole.
+/// Writes the counts of the whole run.
 pub(in crate::view) fn whole(
     into: &mut dyn Write,
     style: &Style,
@@ -80,7 +80,7 @@ fn on_cpus(plan: &CountPlan) -> String {
     }
 }
 
-/// The rows of each cgroup, or all.
+/// Writes the rows of each cgroup, or all rows.
 fn rows(into: &mut dyn Write, style: &Style, stat: &Stat) -> io::Result<()> {
     let mut rest = stat.rows.as_slice();
     while let Some(first) = rest.first() {
@@ -134,7 +134,7 @@ fn table(rows: &[Row]) -> Table {
         if has_places {
             cells.insert(0, row.place.as_ref().map_or_else(String::new, |place| cut(&place.to_string())));
         }
-        // What many rows lack for one reason is said at the first of them.
+        // A reason that many rows share is shown in the first of them.
         let why = row.value.reason().unwrap_or_default();
         cells.push(if why == said { String::new() } else { why.to_owned() });
         said = why;
@@ -143,7 +143,7 @@ fn table(rows: &[Row]) -> Table {
     table
 }
 
-/// What stands for a count that there is not, in perf's words.
+/// Returns perf's words for a missing count.
 const fn absent(row: &Row) -> &'static str {
     match row.support {
         Support::NotHere => "<not supported>",
@@ -169,12 +169,12 @@ fn rate(number: f64) -> String {
 fn unit_of(unit: Option<&str>) -> String {
     match unit {
         Some("ns") => "ms".to_owned(),
-        // It comes from sysfs, which a module may have filled.
+        // The unit comes from sysfs, which a module may have filled.
         other => Untrusted::from(other.unwrap_or_default()).terminal().into_owned(),
     }
 }
 
-/// A count in its unit: clocks in ms, everything else as it is.
+/// Returns a count in its unit: clocks in ms, all others as they are.
 fn amount(number: f64, unit: Option<&str>) -> String {
     match unit {
         None => grouped(&format!("{number:.0}")),
@@ -196,7 +196,8 @@ fn grouped(number: &str) -> String {
     text + fraction
 }
 
-/// How far the interval reaches: half of it as a share of the count, or its ends where one side is wider by more than a fifth.
+/// Returns half of the interval as a share of the count. If one side is wider by more than a fifth, returns
+/// the ends of the interval.
 fn reach(known: &Known, unit: Option<&str>) -> String {
     let (down, up) = (known.estimate - known.low, known.high - known.estimate);
     if known.estimate == 0.0 || down.max(up) > 1.2 * down.min(up) {
@@ -206,7 +207,7 @@ fn reach(known: &Known, unit: Option<&str>) -> String {
     }
 }
 
-/// Half the interval as a share of the mean.
+/// Returns half the interval as a share of the mean.
 fn relative(known: &Known) -> String {
     if known.estimate == 0.0 {
         String::new()

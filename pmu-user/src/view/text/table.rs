@@ -1,4 +1,4 @@
-//! Columns that line up, whatever script a name is in, and fit the terminal.
+//! Table with columns that line up for names in any script, and that fit the terminal.
 
 use std::io::{self, Write};
 
@@ -6,32 +6,32 @@ use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use super::{COLUMNS, Style, fold};
 
-/// How a column is set.
+/// Alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::view) enum Align {
-    /// Names: cut in the middle where there is no room.
+    /// Names, cut in the middle where there is too little room.
     Left,
     /// Numbers: never cut.
     Right,
-    /// Sentences, in the last column: folded where there is no room.
+    /// Sentences, in the last column, folded where there is too little room.
     Words,
 }
 
-/// A table: titles and rows of finished text.
+/// Table of titles and rows of finished text.
 pub(in crate::view) struct Table {
     columns: Vec<(String, Align)>,
     rows: Vec<(anstyle::Style, Vec<String>)>,
-    /// Titles of columns that are left out first where there is no room.
+    /// Titles of the columns that are left out first where there is too little room.
     spare: Vec<String>,
 }
 
-/// Columns of a name before it is cut.
+/// Maximum columns of a name before it is cut.
 const NAME_WIDTH_MAX: usize = 48;
-/// Columns that a name keeps before a column is left out for it.
+/// Columns that a name keeps before another column is left out for it.
 const NAME_WIDTH_MIN: usize = 20;
-/// Columns that sentences get beside the others; with fewer they stand below.
+/// Minimum columns for sentences next to the others. With fewer, they are below.
 const WORDS_WIDTH_MIN: usize = 24;
-/// Columns that sentences below a row are indented by.
+/// Indent of sentences below a row, in columns.
 const BELOW: usize = 6;
 
 impl Table {
@@ -40,8 +40,8 @@ impl Table {
         Self { columns, rows: Vec::new(), spare: Vec::new() }
     }
 
-    /// Where there is no room, columns with these titles are left out first, in this order; then the rightmost. A column without a
-    /// title goes with the one before it.
+    /// Sets the titles of the columns that are left out first, in this order, where there is too little room.
+    /// The rightmost columns follow. A column without a title goes with the one before it.
     pub(in crate::view) fn spare<'a>(mut self, titles: impl IntoIterator<Item = &'a str>) -> Self {
         self.spare.extend(titles.into_iter().map(str::to_owned));
         self
@@ -51,13 +51,13 @@ impl Table {
         self.row_in(anstyle::Style::new(), cells);
     }
 
-    /// A row that looks different.
+    /// Adds a row in a different style.
     pub(in crate::view) fn row_in(&mut self, style: anstyle::Style, cells: Vec<String>) {
         debug_assert_eq!(cells.len(), self.columns.len());
         self.rows.push((style, cells));
     }
 
-    /// Writes titles and rows, each indented by two, then which columns there was no room for.
+    /// Writes titles and rows, each indented by two, then the columns that had no room.
     pub(in crate::view) fn write(mut self, into: &mut dyn Write, style: &Style) -> io::Result<()> {
         if !style.blocks {
             let cells = self.rows.iter_mut().flat_map(|(_, row)| row);
@@ -103,7 +103,7 @@ impl Table {
             if taken(&leasts) <= room || self.columns.len() == 1 {
                 let mut widths = widths;
                 while taken(&widths) > room {
-                    // The widest name gives first.
+                    // The widest name yields first.
                     let gives = (0..widths.len()).filter(|&at| widths[at] > leasts[at]);
                     let Some(widest) = gives.max_by_key(|&at| widths[at]) else { break };
                     widths[widest] -= 1;
@@ -125,7 +125,8 @@ impl Table {
         }
     }
 
-    /// Takes out a column that says nothing, else the first that can be spared, else the last; its title, if it said something.
+    /// Removes a column without content, else the first that can be spared, else the last. Returns its title,
+    /// if it had content.
     fn leave_out(&mut self) -> Option<String> {
         let is_bound = |at: usize| at == 0 || self.columns[at].1 == Align::Words;
         let says = |at: usize| self.rows.iter().any(|(_, row)| !matches!(row[at].as_str(), "" | "–" | "-"));
@@ -167,7 +168,7 @@ impl Table {
     }
 }
 
-/// A row that ends in words: beside it, folded, or below it.
+/// Returns a row that ends in words: next to it, folded, or below it.
 fn words(mut line: String, words: &str, style: &Style) -> String {
     let at = line.width();
     let room = style.width.unwrap_or(usize::MAX);
@@ -187,7 +188,8 @@ fn words(mut line: String, words: &str, style: &Style) -> String {
     line
 }
 
-/// The few characters of our own that are not ASCII, as they are written for a locale without UTF-8. Names pass as they are.
+/// Returns text in ASCII, for a locale without UTF-8. It replaces the few other characters that pmbpf itself
+/// writes. Names pass unchanged.
 pub fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for character in text.chars() {
@@ -205,7 +207,7 @@ pub fn plain(text: &str) -> String {
     plain
 }
 
-/// A name, cut in the middle if it is too wide: both ends of a path tell.
+/// Returns a name, cut in the middle if it is too wide. Both ends of a path are significant.
 pub(in crate::view) fn cut(name: &str) -> String {
     cut_to(name, NAME_WIDTH_MAX, "…")
 }
@@ -270,7 +272,7 @@ mod tests {
         assert!(row[0].contains("…") && row[0].contains("web.service  200 ms"), "{cut}");
         assert_eq!(row[1].trim(), "one two three four five six", "there is no room for it beside: {cut}");
         let narrow = written(wide().spare(["faults"]), Some(32));
-        // What says nothing goes first, without a word.
+        // A column without content goes first, without a note.
         assert!(!narrow.contains("wait") && !narrow.contains("12345"), "{narrow}");
         assert!(narrow.contains("no room for faults: ") && narrow.contains("200 ms"), "{narrow}");
     }

@@ -1,4 +1,4 @@
-//! The Top-Down tree of the target, and a line of its first level for every owner.
+//! Top-Down tree of the target, and a line of its first level for every owner.
 
 use std::io::{self, Write};
 
@@ -17,12 +17,12 @@ use crate::{
     table::{hint::hint, unit::Unit},
 };
 
-/// The section, if there are metrics.
+/// Writes the section, if there are metrics.
 pub(super) fn write(into: &mut dyn Write, style: &Style, report: &TasksReport) -> io::Result<()> {
     report.topdown.iter().flatten().try_for_each(|topdown| of_cores(into, style, report, topdown))
 }
 
-/// The section of cores of one kind.
+/// Writes the section of cores of one kind.
 fn of_cores(into: &mut dyn Write, style: &Style, report: &TasksReport, topdown: &TopDown) -> io::Result<()> {
     let Some((_, everyone)) = topdown.owners.first() else { return Ok(()) };
     let (model, formulas) = (&topdown.model, &topdown.formulas);
@@ -54,7 +54,7 @@ fn of_cores(into: &mut dyn Write, style: &Style, report: &TasksReport, topdown: 
     owners(into, style, topdown, &report.trees(topdown).collect::<Vec<_>>())
 }
 
-/// A row for each metric that has a value: what is over its threshold stands out.
+/// Returns a row for each metric that has a value. A metric over its threshold stands out.
 fn nodes(topdown: &TopDown, tree: &Tree) -> Table {
     use Align::{Left, Right};
     let mut table = Table::new(&[("", Left), ("", Right), ("", Right), ("", Left)]);
@@ -82,7 +82,7 @@ fn number(value: f64, unit: Unit) -> String {
     }
 }
 
-/// From the root to where most is lost, with what it means and what to try.
+/// Writes the path from the root to the bottleneck, with its meaning and what to try.
 fn path(into: &mut dyn Write, topdown: &TopDown, tree: &Tree) -> io::Result<()> {
     let shape = |index: &u32| topdown.shapes.iter().find(|shape| shape.index == *index);
     let shapes: Vec<&Shape> = tree.path.iter().filter_map(shape).collect();
@@ -99,12 +99,12 @@ fn path(into: &mut dyn Write, topdown: &TopDown, tree: &Tree) -> io::Result<()> 
     Ok(())
 }
 
-/// The share of an owner's time that it had on these cores.
+/// Returns the share of an owner's time that it had on these cores.
 fn time_share(tree: &Tree) -> Option<String> {
     Some(percent(tree.time_share.as_ref()?.known()?.estimate / 100.0))
 }
 
-/// A line an owner: the first level, what stands beside it, and its own bottleneck.
+/// Writes a line per owner: the first level, the metrics next to it, and the owner's bottleneck.
 fn owners(
     into: &mut dyn Write,
     style: &Style,

@@ -1,4 +1,4 @@
-//! How far the numbers can be trusted, and what they cost.
+//! Reliability of the numbers, and their cost.
 
 use std::{
     collections::BTreeMap,
@@ -42,7 +42,7 @@ fn switches(into: &mut dyn Write, quality: &Quality) -> io::Result<()> {
     let covered = percent(quality.switch_coverage);
     writeln!(
         into,
-        "  switches  {} seen, {} never arrived (made up for at the task's next one); task known in {covered}",
+        "  switches  {} seen, {} missed (accounted at the task's next switch); task known in {covered}",
         quality.switches, quality.switches_missing
     )
 }
@@ -59,7 +59,7 @@ fn uncovered(into: &mut dyn Write, quality: &Quality) -> io::Result<()> {
     Ok(())
 }
 
-/// The target's samples, and what is not as it should be.
+/// Writes the target's samples, and what is not as it should be.
 fn quality_in_short(into: &mut dyn Write, quality: &Quality) -> io::Result<()> {
     match &quality.target {
         Some(target) => {
@@ -82,11 +82,11 @@ fn targets_samples(into: &mut dyn Write, samples: &TargetSamples, several: bool)
     let Some((expected, coverage)) = samples.expected.zip(samples.coverage) else {
         return writeln!(
             into,
-            "  samples   {name}{} hit the target; how many should have is not known",
+            "  samples   {name}{} hit the target; the expected number is unknown",
             samples.seen
         );
     };
-    // Chance explains the difference: a share of less than all would say that samples are missing.
+    // Chance explains the difference. A share of less than all would suggest that samples are missing.
     let covered = if samples.seen < expected && coverage >= 1.0 {
         format!("{} fewer, no more than by chance", expected - samples.seen)
     } else {
@@ -99,7 +99,7 @@ fn targets_samples(into: &mut dyn Write, samples: &TargetSamples, several: bool)
     )
 }
 
-/// Cgroups that became targets while counting went on.
+/// Writes the cgroups that became targets while counting went on.
 pub(super) fn followed(into: &mut dyn Write, followed: &[Followed]) -> io::Result<()> {
     const SHOWN_MAX: usize = 6;
     for one in followed.iter().take(SHOWN_MAX) {
@@ -115,10 +115,10 @@ pub(super) fn followed(into: &mut dyn Write, followed: &[Followed]) -> io::Resul
     }
 }
 
-/// What is not measured, of which a short report says so much.
+/// Number of unmeasured things that a short report lists.
 const MISSING_SHORT: usize = 3;
 
-/// What of any source is not measured.
+/// Writes what is not measured, of any source.
 pub(super) fn missing(into: &mut dyn Write, style: &Style, missing: &[Absent]) -> io::Result<()> {
     let shown = if style.brevity == Brevity::Full { missing.len() } else { MISSING_SHORT.min(missing.len()) };
     let one = |absent: &Absent| {
@@ -133,7 +133,7 @@ pub(super) fn missing(into: &mut dyn Write, style: &Style, missing: &[Absent]) -
     }
 }
 
-/// A list of metrics, by family if it is long: `vtd (7), pcie (5)`. JSON names each.
+/// Returns a list of metrics, by family if it is long: `vtd (7), pcie (5)`. JSON names each metric.
 fn shortened(what: &str) -> String {
     const NAMES_MAX: usize = 4;
     let names: Vec<&str> = what.split(", ").collect();
@@ -152,7 +152,7 @@ fn shortened(what: &str) -> String {
     words.join(", ")
 }
 
-/// What was lost of any source.
+/// Writes what was lost, of any source.
 pub(super) fn losses(into: &mut dyn Write, losses: &BTreeMap<String, u64>) -> io::Result<()> {
     if losses.is_empty() {
         return writeln!(into, "  losses    none");
@@ -161,7 +161,7 @@ pub(super) fn losses(into: &mut dyn Write, losses: &BTreeMap<String, u64>) -> io
     writeln!(into, "  {WARNING}losses    {}{WARNING:#}", losses.join(", "))
 }
 
-/// What passed in the programs' runs beside their own time is told if it is more than this share of that.
+/// Share of the programs' own time above which the other time in their runs is reported.
 const DISTURBED_MIN: f64 = 0.05;
 
 pub(super) fn cost(into: &mut dyn Write, style: &Style, cost: &CostReport) -> io::Result<()> {
@@ -252,7 +252,7 @@ fn samples_seen(into: &mut dyn Write, samples: &SampleQuality, events: usize) ->
     }
     let covered = percent(samples.coverage);
     let of = match (samples.expected, samples.idle_missing) {
-        (None, _) => ", of how many that were due is not known".to_owned(),
+        (None, _) => " seen; the expected number is unknown".to_owned(),
         (Some(expected), _) if samples.seen >= expected => {
             format!(" of {expected} expected: {covered} covered")
         }
@@ -267,7 +267,8 @@ fn samples_seen(into: &mut dyn Write, samples: &SampleQuality, events: usize) ->
     writeln!(into, "  samples   {name}{}{of}", samples.seen)
 }
 
-/// Where the time of all CPUs went: the parts that are not nothing, by twos and threes so that lines stay short.
+/// Writes the use of all CPUs' time: the parts that are not zero, by twos and threes so that lines stay
+/// short.
 fn books(into: &mut dyn Write, books: &Books) -> io::Result<()> {
     let unsigned = |part: u64| i64::try_from(part).unwrap_or(i64::MAX);
     let parts = [
@@ -299,13 +300,12 @@ fn books(into: &mut dyn Write, books: &Books) -> io::Result<()> {
     }
     let error = percent(books.closing_error());
     writeln!(into, "            closing error {error}, of the CPU where it is largest")?;
-    let left: Vec<&str> = [("interrupts", books.time.interrupts_ns), ("stolen time", books.stolen_ns)]
-        .into_iter()
-        .filter_map(|(name, part)| part.is_none().then_some(name))
-        .collect();
-    if !left.is_empty() {
-        let left = left.join(" and ");
-        writeln!(into, "            {left}: in the time of whom they interrupted, as this kernel has it")?;
+    let left = [
+        ("interrupts", books.time.interrupts_ns, "CONFIG_IRQ_TIME_ACCOUNTING"),
+        ("stolen time", books.stolen_ns, "CONFIG_PARAVIRT_TIME_ACCOUNTING"),
+    ];
+    for (name, _, option) in left.into_iter().filter(|(_, part, _)| part.is_none()) {
+        writeln!(into, "            {name}: included in the interrupted tasks' time (no {option})")?;
     }
     Ok(())
 }

@@ -9,19 +9,19 @@ use ratatui_core::{
 use super::{choice::Looks, row::Bounded};
 use crate::view::text::plain;
 
-/// Characters that are filled to eighths, and those that stand for them where there is only ASCII.
+/// Characters that are filled by eighths, and their replacements in ASCII.
 const EIGHTHS: [&str; 8] = ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
 const EIGHTHS_ASCII: [&str; 8] = ["_", ".", ".", "-", "-", "=", "+", "#"];
 
-/// Where something is written, and with what.
+/// Buffer that is drawn into, and the looks.
 pub(super) struct Canvas<'a> {
     pub(super) buffer: &'a mut Buffer,
     pub(super) looks: Looks,
 }
 
 impl Canvas<'_> {
-    /// Writes `text` in at most `width` columns; what does not fit is cut off. How many it took. Control characters are left out by
-    /// the buffer, and none should come: names pass `Untrusted::terminal`.
+    /// Writes `text` in at most `width` columns, and returns the columns taken. Text beyond them is cut off.
+    /// The buffer leaves out control characters, and none should come: names pass `Untrusted::terminal`.
     pub(super) fn put(&mut self, (x, y): (u16, u16), width: u16, text: &str, style: Style) -> u16 {
         let area = self.buffer.area;
         if y < area.top() || y >= area.bottom() || x >= area.right() || width == 0 {
@@ -32,18 +32,19 @@ impl Canvas<'_> {
         end - x
     }
 
-    /// The same, so that it ends where the columns do.
+    /// Writes `text` as `put` does, but so that it ends at the last column.
     pub(super) fn put_right(&mut self, (x, y): (u16, u16), width: u16, text: &str, style: Style) {
         let taken = unicode_width::UnicodeWidthStr::width(text).min(usize::from(width)) as u16;
         self.put((x + width - taken, y), taken, text, style);
     }
 
-    /// A style with a colour, where colours are wanted.
+    /// Returns a style with a colour, if colours are wanted.
     pub(super) fn tint(&self, colour: ratatui_core::style::Color) -> Style {
         if self.looks.colours { Style::new().fg(colour) } else { Style::new() }
     }
 
-    /// Numbers as a line of bars up to `most`, the last at the right edge. A missing one is a gap, 0 the lowest bar.
+    /// Draws numbers as a line of bars up to the largest one, the last at the right edge. A missing number is
+    /// a gap, and 0 is the lowest bar.
     pub(super) fn sparkline(&mut self, at: (u16, u16), width: u16, series: &[Option<Bounded>], style: Style) {
         let most = most(series, |value| value.estimate);
         let shown = series.len().min(usize::from(width));
@@ -56,8 +57,8 @@ impl Canvas<'_> {
         }
     }
 
-    /// Numbers as columns of `area`, the last at its right edge: full up to the lower end of the interval, shaded up to the upper end.
-    /// The largest upper end.
+    /// Draws numbers as columns of `area`, the last at its right edge. A column is full up to the lower end
+    /// of the interval, and shaded up to the upper end. Returns the largest upper end.
     pub(super) fn band(&mut self, area: Rect, series: &[Option<Bounded>], style: Style) -> f32 {
         let most = most(series, |value| if value.high.is_finite() { value.high } else { value.estimate });
         let shown = series.len().min(usize::from(area.width));
@@ -73,7 +74,7 @@ impl Canvas<'_> {
                 } else if high <= floor {
                     continue;
                 } else if high.saturating_sub(low) < 4 {
-                    // As good as exact.
+                    // The number is as good as exact.
                     self.bars()[(high.min(ceiling) - floor).clamp(1, 8) - 1]
                 } else {
                     self.shade()
@@ -84,7 +85,7 @@ impl Canvas<'_> {
         most
     }
 
-    /// A bar that is `share` (0 to 1) of `width` columns long.
+    /// Draws a bar that is `share` (0 to 1) of `width` columns long.
     pub(super) fn bar(&mut self, at: (u16, u16), width: u16, share: f32, style: Style) {
         const PARTS: [&str; 7] = ["▏", "▎", "▍", "▌", "▋", "▊", "▉"];
         let filled = eighths(share, usize::from(width) * 8);
@@ -105,18 +106,18 @@ impl Canvas<'_> {
     }
 }
 
-/// The largest of these, or 1 where none is above 0.
+/// Returns the largest of these values, or 1 if none is above 0.
 fn most(series: &[Option<Bounded>], value: impl Fn(&Bounded) -> f32) -> f32 {
     let most = series.iter().flatten().map(value).fold(0.0, f32::max);
     if most > 0.0 { most } else { 1.0 }
 }
 
-/// So many of `steps` steps that a share is.
+/// Returns a share as a number of steps out of `steps`.
 fn eighths(share: f32, steps: usize) -> usize {
     ((share * steps as f32).round().max(0.0) as usize).min(steps)
 }
 
-/// Our own characters in ASCII; names pass as they are.
+/// Returns text with the characters of pmbpf itself in ASCII. Names pass unchanged.
 fn ascii(text: &str) -> String {
     let mut text = text.to_owned();
     for (ours, ascii) in

@@ -2,71 +2,71 @@
 
 use super::row::{Bounded, OwnerRow};
 
-/// A key, as a terminal tells of it.
+/// Key, as a terminal reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
-    /// A character.
+    /// Key of a character.
     Char(char),
-    /// A letter with Ctrl.
+    /// Letter typed with Ctrl.
     Ctrl(char),
-    /// Return.
+    /// The Return key.
     Enter,
-    /// Escape.
+    /// The Escape key.
     Escape,
-    /// Backspace.
+    /// The Backspace key.
     Backspace,
-    /// Tab.
+    /// The Tab key.
     Tab,
-    /// Arrow up.
+    /// Arrow key up.
     Up,
-    /// Arrow down.
+    /// Arrow key down.
     Down,
-    /// Arrow left.
+    /// Arrow key left.
     Left,
-    /// Arrow right.
+    /// Arrow key right.
     Right,
-    /// Page up.
+    /// Page up key.
     PageUp,
-    /// Page down.
+    /// Page down key.
     PageDown,
-    /// Home.
+    /// The Home key.
     Home,
-    /// End.
+    /// The End key.
     End,
 }
 
-/// What a key asks for.
+/// Action that a key requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Draw again.
+    /// Draw the screen again.
     Draw,
-    /// Draw again, all of it: something else may have written to the terminal.
+    /// Draw again completely: something else may have written to the terminal.
     Redraw,
-    /// Give the terminal back, and stop until somebody continues.
+    /// Restore the terminal, and stop until the process is continued.
     Suspend,
-    /// End.
+    /// End the screen.
     Quit,
 }
 
-/// Where intervals come from.
+/// Source of the intervals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// A run that goes on.
+    /// Run that is still going on.
     Live,
-    /// A recording.
+    /// Recording that is shown.
     Recording,
 }
 
-/// What the terminal can show.
+/// Abilities of the terminal.
 #[derive(Clone, Copy, Debug)]
 pub struct Looks {
-    /// Colours?
+    /// Whether colours are shown.
     pub colours: bool,
-    /// Blocks and other characters that are not ASCII?
+    /// Whether blocks and other characters outside ASCII are shown.
     pub blocks: bool,
 }
 
-/// What rows are sorted by.
+/// Sort key of the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sort {
     Cpu,
@@ -94,7 +94,7 @@ impl Sort {
         }
     }
 
-    /// The number that rows are sorted by, if it is one.
+    /// Returns the number that rows are sorted by, if the key is a number.
     pub(super) fn value(self, row: &OwnerRow) -> Option<Bounded> {
         match self {
             Self::Cpu => row.cpu,
@@ -108,7 +108,7 @@ impl Sort {
     }
 }
 
-/// What stands below the owners.
+/// Content of the area below the owners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pane {
     Latency,

@@ -1,4 +1,4 @@
-//! One owner in detail.
+//! Detail of one owner.
 
 use ratatui_core::{layout::Rect, style::Style};
 
@@ -14,7 +14,7 @@ use crate::{
     view::text::{bytes, count, duration, percent, three_digits},
 };
 
-/// One owner: every number with its interval, and how its CPU time and its waits went.
+/// Draws one owner: every number with its interval, and the course of its CPU time and its waits.
 pub(super) fn draw(canvas: &mut Canvas<'_>, place: &Place<'_>, whose: &OwnerOrTarget) {
     let row = place.snapshot.row_of(whose);
     let width = usize::from(place.area.width);

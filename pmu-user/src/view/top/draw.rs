@@ -1,4 +1,5 @@
-//! The screen: two lines of head, owners, a pane, a line of keys. What has no room is left out, and the owners last of all.
+//! Screen layout: two lines of head, owners, a pane, a line of keys. Parts without room are left out, the
+//! owners last.
 
 use ratatui_core::{
     layout::Rect,
@@ -19,32 +20,32 @@ use super::{
 };
 use crate::view::text::{duration, percent};
 
-/// The smallest screen that says anything.
+/// Smallest screen that is drawn.
 const SMALLEST: (u16, u16) = (40, 6);
-/// Rows that a screen has before it has a pane.
+/// Minimum rows of a screen with a pane.
 const PANE_FROM: u16 = 14;
-/// Columns of a screen that has an owner's detail beside the pane.
+/// Minimum columns of a screen that has an owner's detail next to the pane.
 const WIDE: u16 = 110;
 
 const KEYS: [(&str, &str); 15] = [
     ("q  Ctrl-C", "end"),
-    ("up down  j k", "choose an owner; PgUp PgDn g G go far"),
+    ("up down  j k", "select an owner; PgUp PgDn g G go further"),
     ("Return", "one owner in detail, and back"),
     ("s S", "sort by the next column, or the one before"),
-    ("r", "turn the order round"),
-    ("/", "show owners with this in their name; Esc shows all"),
+    ("r", "reverse the order"),
+    ("/", "show owners whose name contains this; Esc shows all"),
     ("1-5  Tab", "the pane: latency, Top-Down, I/O, blind time, findings"),
     ("space", "pause a run; play a recording"),
     ("left right", "the interval before, and after; [ ] go ten"),
     ("Home End", "the oldest interval, the newest"),
-    ("Ctrl-L", "draw all of it again"),
-    ("Ctrl-Z", "stop, and give the terminal back"),
+    ("Ctrl-L", "redraw the screen"),
+    ("Ctrl-Z", "stop and restore the terminal; fg continues"),
     ("-", "a number that is not known"),
     ("~, dim", "uncertain: a wide interval, or half of it was not seen"),
     ("shaded", "the 95 % interval of what is charted"),
 ];
 
-/// Draws what `state` shows of the history. Only the rows that are seen are written.
+/// Draws what `state` shows of the history. Only visible rows are written.
 pub fn draw(frame: &mut Frame<'_>, history: &History, state: &State) {
     let area = frame.area();
     let mut canvas = Canvas { buffer: frame.buffer_mut(), looks: state.looks };
@@ -75,7 +76,7 @@ pub fn draw(frame: &mut Frame<'_>, history: &History, state: &State) {
     keys(&mut canvas, Rect { y: area.bottom() - 1, height: 1, ..area }, state);
 }
 
-/// Who measures what, and what that costs.
+/// Draws what is measured, and the cost of measuring.
 fn head(canvas: &mut Canvas<'_>, area: Rect, history: &History, shown: Option<(u64, &Snapshot)>) {
     let style = Style::new().add_modifier(Modifier::BOLD);
     let own = shown.map_or_else(String::new, |(number, snapshot)| {
@@ -90,7 +91,7 @@ fn head(canvas: &mut Canvas<'_>, area: Rect, history: &History, shown: Option<(u
     canvas.put_right((area.x + 1, area.y), area.width - 2, &own, Style::new());
 }
 
-/// How far the numbers can be trusted, and which interval this is.
+/// Draws how far the numbers can be trusted, and the interval that is shown.
 fn quality(
     canvas: &mut Canvas<'_>,
     area: Rect,
@@ -132,7 +133,7 @@ fn quality(
     canvas.put_right((area.x + 1, area.y), area.width - 2, &at, Style::new());
 }
 
-/// Owners and a pane below them, or one owner in their place.
+/// Draws owners and a pane below them, or one owner in their place.
 fn body_of(canvas: &mut Canvas<'_>, place: &Place<'_>, state: &State) {
     let rows: Vec<&OwnerRow> = state.ordered(place.snapshot);
     let whose = state.whose(place.snapshot, &rows);
@@ -191,7 +192,7 @@ fn keys(canvas: &mut Canvas<'_>, area: Rect, state: &State) {
     whole_parts(canvas, (area.x + 1, area.y), area.width - 1, &parts.map(str::to_owned), style);
 }
 
-/// Parts beside each other, as many as there is room for.
+/// Draws parts next to each other, as many as there is room for.
 fn whole_parts(canvas: &mut Canvas<'_>, at: (u16, u16), room: u16, parts: &[String], style: Style) {
     let mut x = at.0;
     for part in parts {

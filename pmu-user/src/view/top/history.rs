@@ -1,4 +1,4 @@
-//! The history: snapshots of the last intervals, as many as there is room for.
+//! History: snapshots of the last intervals, as many as there is room for.
 
 use std::{collections::VecDeque, ops::Range};
 
@@ -8,29 +8,30 @@ use super::{
 };
 use crate::{drain::Header, metric::OwnerOrTarget, view::words};
 
-/// Intervals that are kept: an hour of seconds.
+/// Maximum number of intervals that are kept: an hour of seconds.
 const INTERVALS_MAX: usize = 3600;
-/// Rows that are kept, of about 600 bytes each: of a host with many owners fewer intervals are.
+/// Maximum number of rows that are kept, of about 600 bytes each. A host with many owners has fewer
+/// intervals.
 const ROWS_MAX: usize = 60_000;
 
-/// Snapshots, oldest first. Each has a number that it keeps.
+/// Snapshots, oldest first. Each keeps its number.
 #[derive(Debug, Default)]
 pub struct History {
-    /// Who measured what, where.
+    /// Title: version, host, target, CPUs and kernel.
     title: String,
     snapshots: VecDeque<Snapshot>,
-    /// Number of the oldest.
+    /// Number of the oldest snapshot.
     first: u64,
     rows: usize,
 }
 
 impl History {
-    /// An empty history of a run.
+    /// Returns an empty history of a run.
     pub fn new(header: &Header) -> Self {
         Self { title: title(header), ..Self::default() }
     }
 
-    /// Adds the next interval; the oldest make room.
+    /// Adds the next interval. The oldest ones make room.
     pub fn push(&mut self, snapshot: Snapshot) {
         self.rows += snapshot.size();
         self.snapshots.push_back(snapshot);
@@ -44,18 +45,19 @@ impl History {
         &self.title
     }
 
-    /// Numbers of the intervals that are here.
+    /// Returns the numbers of the intervals that are kept.
     pub(super) fn numbers(&self) -> Range<u64> {
         self.first..self.first + self.snapshots.len() as u64
     }
 
-    /// The interval of a number, if it is here.
+    /// Returns the interval of a number, if it is kept.
     pub(super) fn at(&self, number: u64) -> Option<&Snapshot> {
         let index = number.checked_sub(self.first)?;
         self.snapshots.get(usize::try_from(index).ok()?)
     }
 
-    /// A number of an owner in the intervals up to `last`, `None` where it is missing; as many as `count`, less at the beginning.
+    /// Returns a number of an owner in the intervals up to `last`, `None` where it is missing. Returns
+    /// `count` values, fewer at the beginning.
     pub(super) fn series(
         &self,
         who: &OwnerOrTarget,
@@ -66,7 +68,7 @@ impl History {
         self.back(last, count, |snapshot| snapshot.row_of(who).and_then(&value))
     }
 
-    /// The same of what is no owner's.
+    /// Returns such a series for a number that does not belong to an owner.
     pub(super) fn back(
         &self,
         last: u64,
@@ -77,7 +79,7 @@ impl History {
         (from..=last).filter_map(|number| self.at(number)).map(value).collect()
     }
 
-    /// Share of a CPU that pmbpf itself took in an interval; `None` of the first.
+    /// Returns the share of a CPU that pmbpf itself took in an interval, or `None` for the first.
     pub(super) fn own_share(&self, number: u64) -> Option<f64> {
         let (now, before) = (self.at(number)?, self.at(number.checked_sub(1)?)?);
         let took = now.own?.cpu_ns.saturating_sub(before.own?.cpu_ns);
@@ -85,7 +87,7 @@ impl History {
     }
 }
 
-/// Who measured whom, safe for a terminal.
+/// Returns the title of a run, safe for a terminal.
 fn title(header: &Header) -> String {
     let Header { version, machine, .. } = header;
     let target = header.tasks.as_ref().map_or_else(|| "I/O".to_owned(), |tasks| words::target(&tasks.plan));

@@ -31,26 +31,26 @@ pub(super) fn io_row(owner: &Owner, (block, net): Moved) -> OwnerRow {
     }
 }
 
-/// Bytes a second at disks, and at interfaces.
+/// Bytes per second at disks, and at interfaces.
 pub(super) type Moved = (Option<Bounded>, Option<Bounded>);
 
 const BYTES_OF_MB: f64 = 1e6;
 const NOTHING: Bounded = Bounded { estimate: 0.0, low: 0.0, high: 0.0, coverage: 1.0 };
 
-/// What owners moved at all devices.
+/// Traffic of owners at all devices.
 #[derive(Default)]
 pub(super) struct Traffic<'a> {
     pub(super) moved: BTreeMap<&'a Owner, Moved>,
-    /// What a cgroup moved that has no numbers: 0 where it would have been counted.
+    /// Traffic of a cgroup without numbers: 0 where it would have been counted.
     silent: Moved,
 }
 
 impl<'a> Traffic<'a> {
     pub(super) fn of(header: Option<&IoHeader>, io: &'a IoReport, missing: &[Absent]) -> Self {
-        // Bytes go to cgroups where those are what is measured, and else to processes.
+        // Bytes are charged to cgroups if those are measured, and to processes otherwise.
         let by_cgroup =
             header.is_some_and(|header| matches!(header.plan.target, Target::System | Target::Cgroups(_)));
-        // As `session::io` calls what it cannot count.
+        // These are the names that `session::io` gives to what it cannot count.
         let silent = |what: &str| {
             let is_missing = missing.iter().any(|absent| absent.what.contains(what));
             (by_cgroup && !is_missing).then_some(NOTHING)
@@ -58,14 +58,14 @@ impl<'a> Traffic<'a> {
         Self { moved: moved(io), silent: (silent("block requests"), silent("packets")) }
     }
 
-    /// What an owner moved; it is told of here once.
+    /// Removes and returns the traffic of an owner.
     pub(super) fn take(&mut self, owner: &Owner) -> Moved {
         let silent = if matches!(owner, Owner::Cgroup { .. }) { self.silent } else { (None, None) };
         let (block, net) = self.moved.remove(owner).unwrap_or_default();
         (block.or(silent.0), net.or(silent.1))
     }
 
-    /// What all of them moved together: those of a cgroup hold what is below it.
+    /// Returns the traffic of all owners. The traffic of a cgroup includes what is below it.
     pub(super) fn total(&self) -> Moved {
         let paths: BTreeSet<&[u8]> = self.moved.keys().filter_map(|owner| path(owner)).collect();
         let is_below = |owner: &&Owner| {
@@ -80,7 +80,7 @@ impl<'a> Traffic<'a> {
     }
 }
 
-/// The path of a cgroup.
+/// Returns the path of a cgroup.
 fn path(owner: &Owner) -> Option<&[u8]> {
     match owner {
         Owner::Cgroup { path, .. } => Some(path.as_bytes()),
@@ -88,7 +88,7 @@ fn path(owner: &Owner) -> Option<&[u8]> {
     }
 }
 
-/// What each owner moved.
+/// Returns the traffic of each owner.
 fn moved(io: &IoReport) -> BTreeMap<&Owner, Moved> {
     let mut all: BTreeMap<&Owner, Moved> = BTreeMap::new();
     for row in &io.rows {
@@ -132,7 +132,8 @@ pub(super) fn devices(io: &IoReport) -> Vec<Device> {
     all.into_values().collect()
 }
 
-/// Of the platform memory and links between sockets; of devices what they move and how full their link is.
+/// Returns the numbers of uncore PMUs: memory and links between sockets for the platform, traffic and
+/// utilization of the link for devices.
 pub(super) fn uncore(io: &IoReport) -> Uncore {
     const OF_PLATFORM: [&str; 5] =
         ["dram.read_bw", "dram.write_bw", "dram.utilization", "upi.utilization", "pcie.inbound_read_latency"];

@@ -1,4 +1,5 @@
-//! Lines of a pane: text while there is room, numbers with their intervals, and a chart of what room is left.
+//! Lines of a pane: text while there is room, numbers with their intervals, and a chart in the remaining
+//! room.
 
 use ratatui_core::{
     layout::Rect,
@@ -14,7 +15,7 @@ use crate::{
 pub(super) const DIM: Style = Style::new().add_modifier(Modifier::DIM);
 pub(super) const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 
-/// As [`spread`] has it: `3.7 % ±1.4`; `-` where it is missing.
+/// Returns a number in the format of [`spread`]: `3.7 % ±1.4`, or `-` where it is missing.
 pub(super) fn with_interval(value: Option<Bounded>, show: impl Fn(f64) -> String) -> String {
     let Some(value) = value else { return "-".to_owned() };
     let [estimate, low, high, coverage] =
@@ -24,7 +25,7 @@ pub(super) fn with_interval(value: Option<Bounded>, show: impl Fn(f64) -> String
     format!("{text} {interval}").trim_end().to_owned() + &covered
 }
 
-/// A line of a pane, as long as there is room.
+/// Lines of a pane, as long as there is room.
 pub(super) struct Lines<'c, 'b> {
     pub(super) canvas: &'c mut Canvas<'b>,
     area: Rect,
@@ -44,14 +45,14 @@ impl<'c, 'b> Lines<'c, 'b> {
         }
     }
 
-    /// The room that is left.
+    /// Returns the room that is left.
     pub(super) fn rest(&self) -> Rect {
         let height = self.area.bottom().saturating_sub(self.y);
         Rect { x: self.area.x + 1, y: self.y, width: self.area.width.saturating_sub(2), height }
     }
 }
 
-/// A band chart of what is left of the pane, with the largest upper bound.
+/// Draws a band chart in the rest of the pane, with the largest upper bound.
 pub(super) fn chart(
     lines: &mut Lines<'_, '_>,
     name: &str,

@@ -1,5 +1,5 @@
-//! The live screen (`pmbpf top`): what it keeps of each interval, what keys do, and how a terminal is filled. Pure: no terminal is opened
-//! here, and the same code draws a live run and a recording.
+//! Live screen (`pmbpf top`): what it keeps of each interval, the effect of keys, and the drawing. It never
+//! opens a terminal, and the same code draws a live run and a recording.
 
 mod chart;
 mod choice;

@@ -1,4 +1,4 @@
-//! The table of owners: a row each, of which only those that are seen are written.
+//! Table of owners, one per row. Only visible rows are written.
 
 use ratatui_core::{
     layout::Rect,
@@ -18,10 +18,10 @@ use crate::{
     view::text::{bytes, count, duration, percent, three_digits},
 };
 
-/// Columns of a name, at least.
+/// Minimum columns of a name.
 const NAME_MIN: u16 = 16;
 
-/// A column of the table.
+/// Column of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Column {
     Number(Sort),
@@ -56,11 +56,11 @@ impl Column {
     }
 }
 
-/// The columns that this interval fills and the width takes, in their order.
+/// Returns the columns that this interval fills and that fit the width, in their order.
 fn columns(snapshot: &Snapshot, width: u16) -> Vec<Column> {
     let has_topdown = snapshot.shapes().next().is_some();
     let has_tasks = snapshot.total.is_some();
-    // The more important first; and their places.
+    // Columns with the more important ones first, each with its place.
     let wanted = [
         (has_tasks, 0, Column::Number(Sort::Cpu)),
         (has_tasks, 2, Column::Number(Sort::Wait)),
@@ -83,7 +83,7 @@ fn columns(snapshot: &Snapshot, width: u16) -> Vec<Column> {
     taken.into_iter().map(|(_, column)| column).collect()
 }
 
-/// Where the table is, and of which interval.
+/// Area of the table, and its interval.
 pub(super) struct Place<'a> {
     pub(super) area: Rect,
     pub(super) history: &'a History,
@@ -125,7 +125,7 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, place: &Place<'_>, state: &State, ro
         y += 1;
     }
     if rows.is_empty() && y < area.bottom() {
-        let words = if state.filter.is_empty() { "nothing ran" } else { "no owner's name has this in it" };
+        let words = if state.filter.is_empty() { "nothing ran" } else { "no owner's name contains this" };
         canvas.put((area.x + 1, y), area.width, words, Style::new().add_modifier(Modifier::DIM));
     }
 }
@@ -196,7 +196,8 @@ fn in_words(sort: Sort, value: f64) -> String {
     }
 }
 
-/// A number in a narrow cell, and whether it can be relied on: `-` where it is missing, `~` before one whose interval is wide.
+/// Returns a number in a narrow cell, and whether it is reliable. A missing number is `-`, and `~` precedes
+/// one with a wide interval.
 pub(super) fn cell(value: Option<Bounded>, show: impl Fn(f64) -> String) -> (String, bool) {
     let Some(value) = value else { return ("-".to_owned(), true) };
     let text = show(f64::from(value.estimate)).replace(' ', "");
@@ -207,7 +208,8 @@ pub(super) fn cell(value: Option<Bounded>, show: impl Fn(f64) -> String) -> (Str
     }
 }
 
-/// The slots of the first level, a letter for a part of them each: the larger the part, the more letters.
+/// Draws the slots of the first level, with a letter for each part. The larger the part, the more letters it
+/// has.
 fn slots(canvas: &mut Canvas<'_>, at: (u16, u16), (snapshot, row): (&Snapshot, &OwnerRow), style: Style) {
     let width = Column::TopDown.width();
     let roots = snapshot.shapes().zip(&row.nodes).filter(|(shape, _)| shape.depth == 0);
@@ -232,7 +234,7 @@ fn slots(canvas: &mut Canvas<'_>, at: (u16, u16), (snapshot, row): (&Snapshot, &
     }
 }
 
-/// A letter that tells the nodes of the first level apart, and a colour that does so, too.
+/// Returns a letter and a colour that distinguish the nodes of the first level.
 pub(super) fn letter(shape: &Shape) -> (&'static str, Color) {
     let name = shape.name.to_ascii_lowercase();
     [
@@ -246,7 +248,8 @@ pub(super) fn letter(shape: &Shape) -> (&'static str, Color) {
     .map_or(("o", Color::Blue), |(_, letter, colour)| (letter, colour))
 }
 
-/// A name in so many columns: of one that is too wide the end, which tells more of a path.
+/// Returns a name in `width` columns. If it is too wide, its end is kept, which is the more specific part of
+/// a path.
 pub(super) fn fitted(name: &str, width: usize) -> String {
     use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
     if name.width() <= width {
@@ -261,7 +264,7 @@ pub(super) fn fitted(name: &str, width: usize) -> String {
     format!("…{}", &name[from..])
 }
 
-/// A text in so many columns: of one that is too wide the beginning.
+/// Returns a text in `width` columns. If it is too wide, its beginning is kept.
 pub(super) fn fitted_front(text: &str, width: usize) -> String {
     use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
     if text.width() <= width {

@@ -1,4 +1,4 @@
-//! The panes below the owners: latency, Top-Down, I/O, blind time and findings.
+//! Panes below the owners: latency, Top-Down, I/O, blind time and findings.
 
 use ratatui_core::{
     layout::Rect,
@@ -23,7 +23,7 @@ use crate::{
     },
 };
 
-/// Draws a pane into the place's area, about `who`.
+/// Draws a pane about `whose` into the place's area.
 pub(super) fn draw(canvas: &mut Canvas<'_>, place: &Place<'_>, pane: Pane, whose: &OwnerOrTarget) {
     match pane {
         Pane::Latency => latency(canvas, place, whose),
@@ -34,7 +34,7 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, place: &Place<'_>, pane: Pane, whose
     }
 }
 
-/// The names of all panes, the one that is shown brighter.
+/// Draws the names of all panes, the one that is shown brighter.
 pub(super) fn tabs(canvas: &mut Canvas<'_>, area: Rect, state: &State) {
     canvas.buffer.set_style(Rect { height: 1, ..area }, Style::new().add_modifier(Modifier::UNDERLINED));
     let mut x = area.x + 1;
@@ -68,7 +68,7 @@ fn latency(canvas: &mut Canvas<'_>, place: &Place<'_>, whose: &OwnerOrTarget) {
     chart(&mut lines, "p99", &series, duration);
 }
 
-/// How many waits were how long: a character a power of two.
+/// Draws the number of waits by their length, one character per power of two.
 fn buckets(lines: &mut Lines<'_, '_>, waits: &Waits) {
     let count = |number: u32| {
         let number = number as f32;
@@ -165,7 +165,8 @@ fn io(canvas: &mut Canvas<'_>, place: &Place<'_>) {
     }
 }
 
-/// Filled up to so many columns: the formatter counts characters, and a terminal columns.
+/// Returns a text filled up to `width` columns. The formatter counts characters, but a terminal counts
+/// columns.
 fn padded(text: &str, width: usize) -> String {
     let taken = unicode_width::UnicodeWidthStr::width(text);
     format!("{text}{}", " ".repeat(width.saturating_sub(taken)))
@@ -229,7 +230,7 @@ fn findings(canvas: &mut Canvas<'_>, place: &Place<'_>) {
     }
 }
 
-/// Text in lines of so many columns at most; a word that is wider is cut where it is drawn.
+/// Returns text in lines of at most `width` columns. A wider word is cut where it is drawn.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     use unicode_width::UnicodeWidthStr as _;
     let mut lines: Vec<String> = Vec::new();

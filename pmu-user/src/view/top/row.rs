@@ -16,10 +16,10 @@ use crate::{
     view::text::{CULPRITS_NAMED, culprits_in_words},
 };
 
-/// Buckets of a distribution: a power of two each, from 1 µs.
+/// Number of buckets of a distribution: a power of two each, from 1 µs.
 pub(super) const BUCKETS: usize = 24;
 
-/// A number with its 95 % interval, in half the room: a screen shows three digits.
+/// Number with its 95 % interval, in half the room: a screen shows three digits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Bounded {
     pub(super) estimate: f32,
@@ -29,7 +29,7 @@ pub(super) struct Bounded {
 }
 
 impl Bounded {
-    /// So many times `known`.
+    /// Returns `known` multiplied by `factor`.
     pub(super) fn scaled(known: &Known, factor: f64) -> Self {
         let Known { estimate, low, high, coverage, .. } = known.times(factor);
         Self { estimate: estimate as f32, low: low as f32, high: high as f32, coverage: coverage as f32 }
@@ -39,7 +39,8 @@ impl Bounded {
         Self::scaled(known, 1.0)
     }
 
-    /// Does it rest on half of what there was, and is its interval no wider than itself?
+    /// Returns whether the number is reliable: coverage of at least one half, and an interval no wider than
+    /// the number itself.
     pub(super) fn is_sure(&self) -> bool {
         self.coverage >= 0.5 && self.high - self.low <= self.estimate.abs()
     }
@@ -60,7 +61,7 @@ pub(super) struct Waits {
     pub(super) p50: Bounded,
     pub(super) p99: Bounded,
     pub(super) max: Bounded,
-    /// How many were below 2 µs, 4 µs, …
+    /// Number of waits below 2 µs, 4 µs, …
     pub(super) buckets: [u32; BUCKETS],
 }
 
@@ -77,12 +78,12 @@ impl Waits {
     }
 }
 
-/// Who had the CPUs that an owner waited for.
+/// Culprits that had the CPUs for which an owner waited.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Culprits {
-    /// Those that are named, the longest first.
+    /// Culprits that are named, the longest first.
     named: Box<[Charge]>,
-    /// How many there are.
+    /// Number of all culprits.
     all: usize,
 }
 
@@ -92,45 +93,45 @@ impl Culprits {
         Self { named: waited.charges[..all.min(CULPRITS_NAMED)].into(), all }
     }
 
-    /// Their names and shares; none where nobody is charged.
+    /// Returns the names and shares of the culprits, or `None` if there are none.
     pub(super) fn in_words(&self, victim: &OwnerOrTarget) -> Option<String> {
         culprits_in_words(&self.named, self.all, victim)
     }
 }
 
-/// A node of an owner's Top-Down tree.
+/// Node of an owner's Top-Down tree.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Node {
-    /// In per cent; `None` where it is missing.
+    /// Value in per cent, `None` where it is missing.
     pub(super) value: Option<Bounded>,
-    /// Is it over its threshold?
+    /// Whether the value is over its threshold.
     pub(super) is_flagged: bool,
 }
 
-/// What an owner did.
+/// Numbers of an owner.
 #[derive(Clone, Debug)]
 pub(super) struct OwnerRow {
     pub(super) who: OwnerOrTarget,
     pub(super) has_ended: bool,
-    /// CPU time a second: 1 is a CPU.
+    /// CPU time per second: 1 is one CPU.
     pub(super) cpu: Option<Bounded>,
     pub(super) waits: Option<Box<Waits>>,
-    /// Who had the CPUs that it waited for.
+    /// Culprits that had the CPUs for which the owner waited.
     pub(super) culprits: Culprits,
     pub(super) ipc: Option<Bounded>,
-    /// By node that is kept; empty where the tree is not measured.
+    /// Nodes that are kept, empty where the tree is not measured.
     pub(super) nodes: Box<[Node]>,
-    /// Bytes a second at disks.
+    /// Bytes per second at disks.
     pub(super) block: Option<Bounded>,
-    /// Bytes a second at interfaces.
+    /// Bytes per second at interfaces.
     pub(super) net: Option<Bounded>,
-    /// By [`RATES`]: a second.
+    /// Rates per second, in the order of [`RATES`].
     pub(super) rates: [Option<Bounded>; RATES.len()],
     /// Share of its CPU time with interrupts masked.
     pub(super) blind: Option<Bounded>,
 }
 
-/// What is counted of an owner and shown a second.
+/// Counts of an owner that are shown per second.
 pub(super) const RATES: [(&str, Metric); 4] = [
     ("switches", metric::CONTEXT_SWITCHES),
     ("migrations", metric::MIGRATIONS),
@@ -138,13 +139,13 @@ pub(super) const RATES: [(&str, Metric); 4] = [
     ("major faults", metric::MAJOR_FAULTS),
 ];
 
-/// What moved bytes: a disk or an interface, and a direction.
+/// Disk or interface that moved bytes, in one direction.
 #[derive(Clone, Debug)]
 pub(super) struct Device {
     pub(super) subject: Subject,
-    /// Bytes a second.
+    /// Bytes per second.
     pub(super) bandwidth: Option<Bounded>,
-    /// Requests or packets a second.
+    /// Requests or packets per second.
     pub(super) rate: Option<Bounded>,
     /// 99th percentile of a request's latency, in ns.
     pub(super) p99: Option<Bounded>,
@@ -154,13 +155,13 @@ pub(super) struct Device {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Uncore {
     pub(super) known: Vec<UncoreRow>,
-    /// How many others are missing.
+    /// Number of others that are missing.
     pub(super) missing: usize,
-    /// Why the first of those is.
+    /// Reason why the first of them is missing.
     pub(super) why: Option<String>,
 }
 
-/// A number of uncore PMUs.
+/// Number of an uncore PMU.
 #[derive(Clone, Debug)]
 pub(super) struct UncoreRow {
     pub(super) subject: Subject,
@@ -169,14 +170,14 @@ pub(super) struct UncoreRow {
     pub(super) value: Bounded,
 }
 
-/// A gap, as it is listed.
+/// Gap, as it is listed.
 #[derive(Clone, Debug)]
 pub(super) struct GapLine {
     pub(super) length_ns: u64,
     pub(super) cpu: u32,
     pub(super) class: &'static str,
     pub(super) owner: Option<Owner>,
-    /// Where interrupts came back on.
+    /// Code where interrupts came back on.
     pub(super) code: Option<Untrusted>,
 }
 
@@ -185,22 +186,22 @@ pub(super) struct GapLine {
 pub(super) struct Sight {
     /// Share of the CPU time with interrupts masked.
     pub(super) masked: Option<Bounded>,
-    /// Why it is not known.
+    /// Reason why the share is not known.
     pub(super) why: Option<String>,
     /// Share of the CPUs' time that ticks watched.
     pub(super) watched: Option<f32>,
     pub(super) gaps: Vec<GapLine>,
-    /// Gaps that are not in the list.
+    /// Number of gaps that are not in the list.
     pub(super) more_gaps: u64,
-    /// Share of the switches whose task was known.
+    /// Share of the switches for which the task was known.
     pub(super) switches: Option<f32>,
 }
 
-/// What pmbpf took since counting began.
+/// CPU time of pmbpf since counting began.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Own {
     /// CPU time of the process and of its programs.
     pub(super) cpu_ns: u64,
-    /// A run of the program that sees switches, in ns.
+    /// Time per run of the program that handles switches, in ns.
     pub(super) switch_ns: Option<f32>,
 }

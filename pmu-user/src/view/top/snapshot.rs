@@ -1,4 +1,4 @@
-//! A snapshot: what the screen keeps of one interval's report, a few hundred bytes an owner.
+//! Snapshot: what the screen keeps of one interval's report, a few hundred bytes per owner.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -19,30 +19,30 @@ use crate::{
     table::{metric, unit::Unit},
 };
 
-/// Gaps that are kept of an interval.
+/// Maximum number of gaps that are kept of an interval.
 const GAPS_MAX: usize = 16;
-/// Findings that are kept of an interval.
+/// Maximum number of findings that are kept of an interval.
 const FINDINGS_MAX: usize = 16;
-/// Levels of the Top-Down tree that are kept.
+/// Number of levels of the Top-Down tree that are kept.
 const LEVELS: u32 = 2;
-/// What the screen keeps of one interval.
+/// Data that the screen keeps of one interval.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     pub(super) from_ns: u64,
     pub(super) length_ns: u64,
-    /// Of the target together, where tasks are counted.
+    /// Row of the whole target, where tasks are counted.
     pub(super) total: Option<OwnerRow>,
     pub(super) rows: Vec<OwnerRow>,
-    /// Rows in the order of their owners, to find one.
+    /// Indexes of the rows in the order of their owners, for the search of an owner.
     by_owner: Vec<u32>,
     shapes: Option<Arc<[Shape]>>,
-    /// The core PMU that the Top-Down metrics are of, where cores differ.
+    /// Core PMU of the Top-Down metrics, where cores differ.
     pub(super) pmu: Option<String>,
-    /// Places of the kept nodes among the shapes.
+    /// Indexes of the kept nodes among the shapes.
     kept: Vec<u32>,
-    /// Why there are no Top-Down metrics.
+    /// Reason why the Top-Down metrics are missing.
     pub(super) no_topdown: Option<String>,
-    /// Is I/O measured?
+    /// Whether I/O is measured.
     pub(super) has_io: bool,
     pub(super) devices: Vec<Device>,
     pub(super) uncore: Uncore,
@@ -53,7 +53,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// The snapshot of an interval's report.
+    /// Returns the snapshot of an interval's report.
     pub fn of(header: &Header, report: &Report) -> Self {
         let tasks = report.tasks.as_ref();
         let io = report.io.as_ref();
@@ -104,7 +104,7 @@ impl Snapshot {
         }
     }
 
-    /// The row of an owner, if it did anything.
+    /// Returns the row of an owner, if the owner was active.
     pub(super) fn row_of(&self, who: &OwnerOrTarget) -> Option<&OwnerRow> {
         if *who == OwnerOrTarget::Target {
             return self.total.as_ref();
@@ -113,24 +113,25 @@ impl Snapshot {
         let at = self.by_owner.binary_search_by(|index| of(index).who.cmp(who));
         match at {
             Ok(at) => self.by_owner.get(at).map(of),
-            // In an interval in which one process of a program ran, the row is that one's, and the other way round.
+            // In an interval in which one process of a program ran, the row is that of the process, and vice
+            // versa.
             Err(_) => self.rows.iter().find(|row| is_same_program(&row.who, who)),
         }
     }
 
-    /// The nodes that are kept, in the order of [`OwnerRow::nodes`].
+    /// Returns the nodes that are kept, in the order of [`OwnerRow::nodes`].
     pub(super) fn shapes(&self) -> impl Iterator<Item = &Shape> {
         let shapes = self.shapes.as_deref().unwrap_or_default();
         self.kept.iter().filter_map(|&at| shapes.get(at as usize))
     }
 
-    /// How much room it takes, in rows.
+    /// Returns the room that the snapshot takes, in rows.
     pub(super) fn size(&self) -> usize {
         self.rows.len() + 1
     }
 }
 
-/// Is one of the two a program, and the other its only process?
+/// Returns whether one of the two is a program, and the other its only process.
 fn is_same_program(one: &OwnerOrTarget, other: &OwnerOrTarget) -> bool {
     match (one.owner(), other.owner()) {
         (Some(Owner::Program { name, .. }), Some(Owner::Process { name: of, .. }))
@@ -139,13 +140,14 @@ fn is_same_program(one: &OwnerOrTarget, other: &OwnerOrTarget) -> bool {
     }
 }
 
-/// The metrics of the cores on which the target was longest: the screen has room for those of one kind.
+/// Returns the metrics of the cores on which the target ran longest. The screen has room for cores of one
+/// kind.
 fn longest_on(tasks: &TasksReport) -> Option<&TopDown> {
     let time = |topdown: &&TopDown| topdown.owners.first().map(|(_, tree)| tree.time_ns);
     tasks.topdown.iter().flatten().max_by_key(time)
 }
 
-/// The first levels of the tree.
+/// Returns the nodes of the first levels of the tree.
 fn kept_nodes(topdown: &TopDown) -> Vec<u32> {
     let is_kept = |shape: &Shape| {
         shape.unit == Unit::Percent && (1..=LEVELS).contains(&shape.level) && shape.depth < LEVELS
@@ -158,7 +160,7 @@ fn trees<'a>((tasks, topdown): (&'a TasksReport, &'a TopDown)) -> BTreeMap<&'a O
     tasks.trees(topdown).map(|(who, tree)| (who, tree)).collect()
 }
 
-/// A row for each owner of any source, those of tasks first.
+/// Returns a row for each owner of any source, those of tasks first.
 fn rows(
     tasks: Option<&TasksReport>,
     mut traffic: Traffic<'_>,
@@ -173,7 +175,7 @@ fn rows(
         let mut row = row(owner, length_ns, topdown.zip(trees.get(&owner.who).copied()), kept);
         if let Some(owner) = owner.who.owner() {
             (row.block, row.net) = traffic.take(owner);
-            // What processes of the program moved.
+            // This is the traffic of the program's processes.
             for member in tasks.iter().flat_map(|tasks| tasks.members_of(owner)) {
                 let (block, net) = traffic.take(member);
                 (row.block, row.net) = (plus(row.block, block), plus(row.net, net));
@@ -191,7 +193,7 @@ fn rows(
     rows
 }
 
-/// Their sum, or whichever of the two there is.
+/// Returns the sum of both, or the one that is present.
 fn plus(one: Option<Bounded>, other: Option<Bounded>) -> Option<Bounded> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.plus(other)),

@@ -1,4 +1,4 @@
-//! What is shown of the history, and what keys change about it.
+//! State of the screen: what is shown of the history, and how keys change it.
 
 use super::{
     choice::{Action, Key, Looks, Mode, Pane, Sort},
@@ -8,21 +8,21 @@ use super::{
 };
 use crate::{metric::OwnerOrTarget, view::text::named};
 
-/// Intervals that `[` and `]` go back and forward.
+/// Number of intervals that `[` and `]` go back and forward.
 const FAR: i64 = 10;
-/// Rows that a page key goes.
+/// Number of rows that a page key moves.
 const PAGE: i64 = 10;
-/// Characters of a filter.
+/// Maximum number of characters of a filter.
 const FILTER_MAX: usize = 64;
 
-/// What is shown.
+/// State of the screen.
 #[derive(Debug)]
 pub struct State {
     pub(super) mode: Mode,
     pub(super) looks: Looks,
-    /// The interval that is shown; `None`: the newest, whichever it is.
+    /// Interval that is shown. `None` is always the newest.
     at: Option<u64>,
-    /// Does a recording go on by itself?
+    /// Whether a recording goes on by itself.
     is_playing: bool,
     pub(super) sort: Sort,
     pub(super) is_reversed: bool,
@@ -35,7 +35,7 @@ pub struct State {
 }
 
 impl State {
-    /// What is shown first: the newest interval of a live run, the oldest of a recording.
+    /// Returns the initial state: the newest interval of a live run, the oldest of a recording.
     pub const fn new(mode: Mode, looks: Looks) -> Self {
         let at = match mode {
             Mode::Live => None,
@@ -57,25 +57,25 @@ impl State {
         }
     }
 
-    /// Number of the interval that is shown; `None` where there is none yet.
+    /// Returns the number of the interval that is shown, or `None` if there is none yet.
     pub(super) fn number(&self, history: &History) -> Option<u64> {
         let numbers = history.numbers();
         let newest = numbers.end.checked_sub(1).filter(|_| !numbers.is_empty())?;
         Some(self.at.map_or(newest, |at| at.clamp(numbers.start, newest)))
     }
 
-    /// Is it the newest, and will the next one be shown?
+    /// Returns whether the newest interval is shown, and the next one will be.
     pub(super) const fn follows(&self) -> bool {
         self.at.is_none()
     }
 
-    /// How long the interval that is shown stays, in ns, if the next one of a recording is to follow by itself.
+    /// Returns how long the interval stays, in ns, if the next one of a recording follows by itself.
     pub fn stays_ns(&self, history: &History) -> Option<u64> {
         let number = self.number(history).filter(|_| self.is_playing)?;
         history.at(number).map(|snapshot| snapshot.length_ns)
     }
 
-    /// Is a recording played?
+    /// Returns whether a recording is played.
     pub(super) const fn is_playing(&self) -> bool {
         self.is_playing
     }
@@ -88,18 +88,18 @@ impl State {
         }
     }
 
-    /// The rows that are shown, in their order.
+    /// Returns the rows that are shown, in their order.
     pub(super) fn ordered<'h>(&self, snapshot: &'h Snapshot) -> Vec<&'h OwnerRow> {
         let wanted = self.filter.to_lowercase();
         let is_wanted =
             |row: &&OwnerRow| wanted.is_empty() || name_of(&row.who).to_lowercase().contains(&wanted);
         let mut rows: Vec<&OwnerRow> = snapshot.rows.iter().filter(is_wanted).collect();
         match self.sort {
-            // They come sorted so.
+            // The rows are already in this order.
             Sort::Cpu => {}
             Sort::Name => rows.sort_by_cached_key(|row| name_of(&row.who)),
             sort => {
-                // What is missing comes last, whichever way the others go.
+                // Missing numbers come last, in either direction.
                 let estimate = |row: &OwnerRow| sort.value(row).map(|value| value.estimate);
                 rows.sort_by(|a, b| match (estimate(a), estimate(b)) {
                     (Some(a), Some(b)) => b.total_cmp(&a),
@@ -115,13 +115,14 @@ impl State {
         rows
     }
 
-    /// Whom panes are about: who is selected, or everybody; where nothing is known of all together, the first.
+    /// Returns the owner that panes are about: the selected one, or the whole target. Without a row of the
+    /// target, this is the first owner.
     pub(super) fn whose<'s>(&'s self, snapshot: &Snapshot, rows: &[&'s OwnerRow]) -> &'s OwnerOrTarget {
         let first = rows.first().filter(|_| snapshot.total.is_none()).map(|row| &row.who);
         self.selected.as_ref().or(first).unwrap_or(&OwnerOrTarget::Target)
     }
 
-    /// Does what a key asks for. What is left for others to do.
+    /// Performs what a key requests. Returns the action that remains for the caller.
     pub fn key(&mut self, key: Key, history: &History) -> Action {
         match key {
             Key::Ctrl('c') => return Action::Quit,
@@ -153,7 +154,7 @@ impl State {
         Action::Draw
     }
 
-    /// Keys that choose the interval.
+    /// Handles the keys that choose the interval.
     fn travel(&mut self, key: Key, history: &History) {
         let Some(number) = self.number(history) else { return };
         let to = |by: i64| Some(number.saturating_add_signed(by));
@@ -168,7 +169,7 @@ impl State {
             _ => return,
         }
         self.is_playing = false;
-        // Behind the last interval is what comes next; a recording has nothing there.
+        // Behind the last interval of a live run is the next one. A recording has nothing there.
         let newest = history.numbers().end.saturating_sub(1);
         self.at = match (self.mode, self.at) {
             (Mode::Live, Some(at)) if at > newest => None,
@@ -182,7 +183,7 @@ impl State {
             Mode::Live => self.at = if self.at.is_none() { Some(number) } else { None },
             Mode::Recording if self.is_playing => self.is_playing = false,
             Mode::Recording => {
-                // From the end it begins again.
+                // At the end, the recording begins again.
                 let is_last = history.at(number + 1).is_none();
                 self.at = Some(if is_last { history.numbers().start } else { number });
                 self.is_playing = history.numbers().end - history.numbers().start > 1;
@@ -218,7 +219,7 @@ impl State {
     fn select(&mut self, by: i64, history: &History) {
         let Some(snapshot) = self.number(history).and_then(|number| history.at(number)) else { return };
         let rows = self.ordered(snapshot);
-        // Everybody together stands before the first.
+        // The row of the whole target is above the first owner.
         let above = i64::from(snapshot.total.is_some());
         let last = rows.len() as i64 - 1 + above;
         let whose = self.whose(snapshot, &rows);
@@ -228,7 +229,7 @@ impl State {
     }
 }
 
-/// An owner's name, safe for a terminal.
+/// Returns an owner's name, safe for a terminal.
 pub(super) fn name_of(who: &OwnerOrTarget) -> String {
     who.owner().map_or_else(|| "all".to_owned(), named)
 }

@@ -1,4 +1,5 @@
-//! The screen without a terminal: what is kept, what keys do, and that nothing of a name or a size breaks it.
+//! Tests of the screen without a terminal: what is kept, what keys do, and that no name and no size breaks
+//! it.
 
 use std::path::Path;
 
@@ -32,7 +33,7 @@ fn process(pid: u32, name: &[u8]) -> Owner {
     Owner::Process { pid, born_ns: 7, name: Untrusted::new(name) }
 }
 
-/// A report of processes, each with its CPU time in an interval of 2 s.
+/// Returns a report of processes, each with its CPU time in an interval of 2 s.
 fn report(owners: &[(Owner, Value)]) -> Report {
     let (header, ledger, interval) = with_late_ticks(Target::System, 1, 0);
     let mut tasks = TasksReport::new(&machine(), &header, &ledger, &interval, &[]);
@@ -264,7 +265,7 @@ fn a_long_run_keeps_the_last_intervals_and_what_was_shown_moves_on() {
     assert_eq!(numbers.end, 101);
     assert!(numbers.start > 0 && (30..60).contains(&(numbers.end - numbers.start)), "{numbers:?}");
     assert_eq!(state.number(&history), Some(numbers.start), "the oldest that is left");
-    // Said first, so that every screen has room for it.
+    // This part comes first, so that every screen has room for it.
     let lines = shown(&history, &state, (80, 24));
     line(&lines, &format!("kept from {}", numbers.start + 1));
     let all = history.series(&OwnerOrTarget::Target, 100, 1000, |row| row.cpu);

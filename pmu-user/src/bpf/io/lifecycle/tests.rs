@@ -1,4 +1,4 @@
-//! Recycling against programs that are simulated step by step, in any order.
+//! Tests recycling against programs that are simulated step by step, in any order.
 
 mod simulated;
 
@@ -14,15 +14,15 @@ use super::{Eviction, IDLE_NS, LOOK_NS, LOOK_UNDER_PRESSURE_NS, Lifecycle, UNSHA
 const OWNERS: u64 = 20;
 const NOBODY: [u64; 0] = [];
 
-/// What user space does between two steps of programs.
+/// Runs user space between two steps of programs.
 fn recycle(lifecycle: &mut Lifecycle, kernel: &mut Kernel, now_ns: u64, alive: u64) {
     lifecycle.advance(kernel).unwrap();
-    // An owner seems gone who is not now and then: that must do no harm.
+    // A living owner seems gone at times: that must do no harm.
     let mut fate = |key: &IoKey| if key.owner % OWNERS < alive { Eviction::Stays } else { Eviction::Gone };
     lifecycle.look(kernel, now_ns, 0, &mut fate).unwrap();
 }
 
-/// Owners get what they did, whatever the order. `Err` tells whose count is wrong.
+/// Checks that owners get their counts, in any order. `Err` reports the owner with a wrong count.
 fn run(patience: Patience, steps: &[(Step, u8)]) -> Result<usize, String> {
     let (mut kernel, mut lifecycle) = (Kernel::new(patience), Lifecycle::new());
     for (index, &(step, who)) in steps.iter().enumerate() {
@@ -55,7 +55,7 @@ proptest! {
     }
 }
 
-/// Steps that are the same every time, for what has to be found in some of many runs.
+/// Returns steps that are the same every time, for events that must occur in some of many runs.
 fn fixed(seed: u64) -> Vec<(Step, u8)> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = move || {
@@ -90,7 +90,8 @@ fn nothing_is_looked_at_while_there_is_room() {
     }
 }
 
-/// Who loses his slot, looked at at these times, with so many owners; `counts`: one of them counts before each look.
+/// Returns the owners that lose their slots at looks at these times, with `owners` owners. `counts`: this one
+/// counts before each look.
 fn losers(owners: u32, looks_ns: &[u64], counts: Option<u64>, fate: Eviction) -> Vec<u64> {
     let (mut kernel, mut lifecycle) = (Kernel::new(Patience::Waits), Lifecycle::new());
     (1..=u64::from(owners)).for_each(|owner| kernel.request(owner));
@@ -137,7 +138,7 @@ fn a_slot_of_a_request_in_flight_waits_for_its_end() {
     let left = |kernel: &Kernel| kernel.live().into_keys().collect::<Vec<_>>();
     assert_eq!(left(&kernel), [3]);
     kernel.finish();
-    // There is room again, so nobody looks; what comes in makes it rare again.
+    // There is room again, so there is no look; a new owner makes slots rare again.
     (100..98 + u64::from(OWNER_SLOTS)).for_each(|owner| kernel.request(owner));
     turns(&mut kernel, 20);
     assert_eq!(left(&kernel), NOBODY);

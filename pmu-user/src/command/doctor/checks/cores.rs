@@ -1,4 +1,4 @@
-//! What the core PMUs count here, and which levels of Top-Down that is enough for.
+//! Events that the core PMUs count here, and the Top-Down levels that these are enough for.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-/// Checks of every core PMU: its counters, and its metrics; none where there is no such PMU.
+/// Returns the checks of every core PMU: its counters, and its metrics. There are none without such a PMU.
 pub(super) fn all(machine: &mut Machine, root: &Path) -> Vec<Check> {
     let request = MetricsRequest::default();
     probe(machine, &WantedMetrics::IfPossible(request.clone()), root);

@@ -1,4 +1,4 @@
-//! What doctor looks at for `pmbpf io`: its programs, the uncore PMUs, and who says what they see.
+//! Checks for `pmbpf io`: its programs, the uncore PMUs, and the sources that map these to devices.
 
 #[cfg(test)]
 mod tests;
@@ -34,16 +34,16 @@ use crate::{
     table::io,
 };
 
-/// What only uncore PMUs tell.
+/// Measurements that only uncore PMUs provide.
 const OF_UNCORE: &str = "PCIe, memory and links between sockets";
 
-/// Traffic tells what nobody says.
+/// Fix for a port without a known mapping: traffic reveals it.
 const INFER: &str = "pmbpf io infers it while what is behind the port moves data";
 
-/// Maps are in configuration space on some processors.
-const AS_ROOT: &str = "run it with sudo: some processors tell only root which stack is which";
+/// Fix for a missing privilege: maps are in configuration space on some processors.
+const AS_ROOT: &str = "run it with sudo: some processors report their stacks to root only";
 
-/// All of them.
+/// Returns all checks for I/O.
 pub(super) fn all(
     machine: &Machine,
     privileges: &Privileges,
@@ -55,7 +55,7 @@ pub(super) fn all(
     Ok(checks)
 }
 
-/// Attaches the programs for a moment: only then has the kernel said everything.
+/// Attaches the programs for a moment, because only then has the kernel reported every error.
 fn programs(machine: &Machine, privileges: &Privileges, kernel: &Kernel) -> Vec<Check> {
     let wanted = IoOptions { wanted: Wanted::Everybody(By::Cgroup), parts: Parts::Both, bios: Bios::Counted };
     let requests = "io programs (block)";
@@ -91,7 +91,7 @@ fn packets(object: &IoObject, machine: &Machine, privileges: &Privileges) -> Che
     worse(Status::Limited, name, error.to_string(), "packets by owner", &fix)
 }
 
-/// What is said by files alone.
+/// Returns the checks that read only files.
 fn counters(machine: &Machine, privileges: &Privileges, root: &Path) -> anyhow::Result<Vec<Check>> {
     let catalog = Catalog::read(root).unwrap_or_default();
     let platform = Platform::read(root, &catalog);
@@ -134,7 +134,7 @@ fn instances(platform: &Platform, machine: &Machine, identity: &str) -> Check {
 fn table(plan: &IoPlan, identity: &str) -> Result<Check, io::FindError> {
     let name = "io table";
     let Some(table) = &plan.table else {
-        let found = format!("none knows the uncore PMUs of this processor ({identity})");
+        let found = format!("no table has the uncore PMUs of this processor ({identity})");
         return Ok(worse(Status::Missing, name, found, OF_UNCORE, ""));
     };
     let here: BTreeSet<&str> =
@@ -154,7 +154,7 @@ fn table(plan: &IoPlan, identity: &str) -> Result<Check, io::FindError> {
     Ok(worse(Status::Limited, name, found, &disables, ""))
 }
 
-/// Does it count events of the table's?
+/// Returns whether a kind counts events of the table.
 fn counts_events(kind: &UncoreKind) -> bool {
     kind.is_everybodys() && !always_runs(kind)
 }
@@ -170,7 +170,7 @@ fn free_running(plan: &IoPlan) -> Check {
         .map(|kind| format!("{} on each of {} {}", kind.unit_bytes.len(), kind.instances.len(), kind.name));
     let found = found.collect::<Vec<_>>().join(", ");
     if found.is_empty() {
-        let disables = "checks of bandwidths against counters that take no turns";
+        let disables = "checks of bandwidths against counters that are not multiplexed";
         return worse(Status::Limited, name, "none that a table knows", disables, "");
     }
     ok(name, found)

@@ -1,4 +1,4 @@
-//! Files of cgroups in a folder, and what grows of them.
+//! Tests with files of cgroups in a folder, and their growing figures.
 
 use std::{fs, sync::Arc};
 
@@ -12,7 +12,7 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// Cgroups in a folder, whose ids grow as the kernel's do.
+/// Cgroups in a folder, with ids that grow as the kernel's do.
 struct World {
     tree: Tree,
     accounts: Accounts,
@@ -33,7 +33,7 @@ impl World {
         fs::write(folder.join("memory.current"), format!("{bytes}\n")).unwrap();
     }
 
-    /// Periods by which a target's grew, and its memory, if they are read.
+    /// Returns the growth of a target's periods, and its memory, if they are read.
     fn read(&mut self, paths: &[&str], is_counted: bool) -> Option<(u64, Vec<u64>)> {
         let targets = vec![target("web", paths, is_counted)];
         let account = self.accounts.read(targets).pop()?;
@@ -112,7 +112,7 @@ fn files_have_a_bound_and_what_it_leaves_out_is_counted() {
     let of = |world: &mut World, targets: Vec<_>| -> Vec<String> {
         world.accounts.read(targets).iter().map(|account| account.target.to_string()).collect()
     };
-    // Two files are there of each, and room is kept for all that there may be.
+    // Each has two files, and room is kept for all that there may be.
     world.accounts.files_max = world.accounts.accounting.files_max() + 2;
     assert_eq!(of(&mut world, all().to_vec()), ["a", "b"]);
     assert_eq!(world.accounts.left_out(), 1);

@@ -1,4 +1,4 @@
-//! Settings in YAML, and what is said of faults.
+//! Tests of settings in YAML, and of the errors for faults.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ fn a_fault_is_an_error_that_names_it() {
         (
             "max_targets: 3",
             ALL,
-            "`max_targets` is not known here: there are max-targets, max-series, linger and when",
+            "unknown key `max_targets`; the keys are max-targets, max-series, linger and when",
         ),
         ("max-targets: 0", ALL, "max-targets is not a number of 1 to 10000"),
         ("max-targets: many", ALL, "max-targets is not a number"),

@@ -1,4 +1,5 @@
-//! Segments of a ring → one recording that begins where the first of them does, as if a run had begun then.
+//! Joins segments of a ring into one recording that begins where the first of them does, as if a run had
+//! begun then.
 
 use std::{
     fs, io,
@@ -14,26 +15,27 @@ use crate::drain::{
     recording::{Entries, Entry, Opened, Overwrite, Writer},
 };
 
-/// What a dump holds.
+/// Length and size of a dump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Dumped {
-    /// How long it is.
+    /// Length of the recorded time.
     pub(super) length: Duration,
     pub(super) bytes: u64,
 }
 
-/// Joins segments, the oldest first, to a recording at `into`: what was there is replaced. A segment may break off.
+/// Joins segments, the oldest first, into a recording at `into`, and replaces what was there. A segment may
+/// break off.
 ///
 /// # Errors
 ///
-/// There is no drain in them after the first; one is no recording; or `into` cannot be written.
+/// The segments have no drain after the first; one is not a recording; or `into` cannot be written.
 pub(super) fn join(segments: &[PathBuf], into: &Path) -> anyhow::Result<Dumped> {
     let mut writer: Option<(Writer, Origin)> = None;
     let (mut last_ns, mut drains) = (0, 0_u64);
     for path in segments {
         let Opened { header, mut entries } = match Opened::open(path) {
             Ok(opened) => opened,
-            // It had not begun when the process ended.
+            // The segment had not begun when the process ended.
             Err(_) if is_empty(path) => continue,
             Err(error) => return Err(error.into()),
         };
@@ -63,7 +65,7 @@ pub(super) fn join(segments: &[PathBuf], into: &Path) -> anyhow::Result<Dumped> 
     Ok(Dumped { length, bytes: writer.bytes() })
 }
 
-/// The next drain, if there is one.
+/// Returns the next drain, if there is one.
 fn next(entries: &mut Entries) -> anyhow::Result<Option<Drain>> {
     while let Some(entry) = entries.read()? {
         if let Entry::Drain(drain) = entry {
@@ -77,7 +79,7 @@ fn is_empty(path: &Path) -> bool {
     path.metadata().is_ok_and(|metadata| metadata.len() == 0)
 }
 
-/// Removes a file, which need not be there.
+/// Removes a file, which need not exist.
 pub(super) fn remove(path: &Path) -> anyhow::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {

@@ -1,4 +1,5 @@
-//! The folder of a flight recorder: one process has it, and what is in it are its segments and dumps, of which the oldest go.
+//! Folder of a flight recorder: one process has it, with its segments and dumps, of which the oldest are
+//! removed.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions, TryLockError},
@@ -13,31 +14,32 @@ use jiff::Timestamp;
 use super::dump::{Dumped, join, remove};
 use crate::command::{failure::Usage, output};
 
-/// How names of dumps, of segments, and of what is being made begin, and how all end.
+/// Prefixes of the names of dumps, of segments, and of unfinished files, and the suffix of dumps and
+/// segments.
 const DUMP: &str = "flight-";
 const SEGMENT: &str = "segment-";
 const MAKING: &str = ".pmbpf-";
 const SUFFIX: &str = ".pmbpf";
-/// The file that says that the folder is in use, while it is locked.
+/// Lock file: the folder is in use while it is locked.
 const LOCK: &str = "lock";
-/// Mode bits by which others may write.
+/// Mode bits that let other users write.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
-/// A folder that is ours for as long as we live.
+/// Folder that belongs to this process as long as it lives.
 #[derive(Debug)]
 pub(super) struct Folder {
     path: PathBuf,
-    /// Dumps that are kept.
+    /// Number of dumps that are kept.
     keep: usize,
     _lock: File,
 }
 
 impl Folder {
-    /// Takes a folder, which is made if it is not there, for its owner alone.
+    /// Takes a folder. A missing one is created, for its owner alone.
     ///
     /// # Errors
     ///
-    /// It is none, or not ours alone, or in use.
+    /// The path is not a folder, not this user's alone, or in use.
     pub(super) fn take(path: &Path, keep: usize) -> anyhow::Result<Self> {
         let name = path.display();
         match DirBuilder::new().mode(0o700).create(path) {
@@ -72,16 +74,17 @@ impl Folder {
         }
     }
 
-    /// Can it be read with the rights that are left?
+    /// Checks that the folder can be read with the privileges that are left.
     ///
     /// # Errors
     ///
-    /// It cannot.
+    /// The folder cannot be read.
     pub(super) fn check(&self) -> anyhow::Result<()> {
         self.named(SEGMENT).map(drop)
     }
 
-    /// Makes a dump of the segments of a process that did not end as it should, and removes what it was about to make. What was found.
+    /// Makes a dump of the segments of a process that did not end as it should, and removes its unfinished
+    /// files. Returns the dump, if there is one.
     ///
     /// # Errors
     ///
@@ -102,7 +105,7 @@ impl Folder {
             }
         };
         for segment in &segments {
-            // What cannot be read may be of use to somebody who knows why.
+            // A segment that cannot be read may be of use for finding out why.
             match found.is_some() || segment.metadata().is_ok_and(|metadata| metadata.len() == 0) {
                 true => remove(segment)?,
                 false => drop(self.keep_as(segment, at, "damaged")?),
@@ -112,12 +115,12 @@ impl Folder {
         Ok(found)
     }
 
-    /// Where the segment of this number is.
+    /// Returns the path of the segment with this number.
     pub(super) fn segment(&self, number: u64) -> PathBuf {
         self.path.join(format!("{SEGMENT}{number:08}{SUFFIX}"))
     }
 
-    /// Makes a dump of segments, which ends at that time, because of `why`. Its file.
+    /// Makes a dump of segments, which ends at `at`, because of `why`. Returns its file.
     ///
     /// # Errors
     ///
@@ -131,7 +134,7 @@ impl Folder {
         let making = self.path.join(format!("{MAKING}dump"));
         let joined = join(segments, &making);
         if joined.is_err() {
-            // Half a dump is none.
+            // A partial dump is useless.
             let _ = remove(&making);
         }
         let dumped = joined?;
@@ -140,7 +143,7 @@ impl Folder {
         Ok((dump, dumped))
     }
 
-    /// Gives a file the name of a dump. Nobody else makes any here.
+    /// Renames a file to a dump. No other process makes dumps here.
     fn keep_as(&self, file: &Path, at: Timestamp, why: &str) -> anyhow::Result<PathBuf> {
         let name = format!("{DUMP}{}-{why}", at.strftime("%Y%m%dT%H%M%SZ"));
         for number in 1..100 {
@@ -154,13 +157,13 @@ impl Folder {
         bail!("there are a hundred dumps of {name} already")
     }
 
-    /// Removes the oldest dumps, of which there are too many.
+    /// Removes the oldest dumps beyond the limit.
     fn keep_newest(&self) -> anyhow::Result<()> {
         let dumps = self.named(DUMP)?;
         dumps[..dumps.len().saturating_sub(self.keep)].iter().try_for_each(|dump| remove(dump))
     }
 
-    /// Files of ours whose names begin so, in their order, which is that of time.
+    /// Returns own files with names that begin with `beginning`, in their order, which is that of time.
     fn named(&self, beginning: &str) -> anyhow::Result<Vec<PathBuf>> {
         let read = || fs::read_dir(&self.path)?.collect::<io::Result<Vec<_>>>();
         let entries = read().with_context(|| format!("cannot read {}", self.path.display()))?;

@@ -1,5 +1,6 @@
-//! The flight recorder: the last minutes of a run in a ring of recordings on disk, of which a dump is made when somebody asks, or a rule
-//! says so. The thread that counts gives copies of its drains to one that writes, and never waits for it.
+//! Flight recorder: the last minutes of a run in a ring of recordings on disk. A dump of them is made on
+//! request, or when a rule is met. The counting thread gives copies of its drains to a writer thread, and
+//! never waits for it.
 
 mod dump;
 mod folder;
@@ -46,65 +47,66 @@ use crate::{
     view::text::duration,
 };
 
-/// For how long drains may wait for the disk before one is lost, and how many at least and at most.
+/// Time that drains may wait for the disk before one is lost, and the least and greatest number of them.
 const WAITING: Duration = Duration::from_secs(30);
 const WAITING_DRAINS: (usize, usize) = (64, 4096);
-/// How soon after something was lost, or could not be written, a segment is begun again.
+/// Delay before a new segment begins after a loss or a failed write.
 const AGAIN_NS: u64 = 10_000_000_000;
-/// How long the end of the run waits for the disk.
+/// Time that the end of the run waits for the disk.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Bytes of a ring, at least: checkpoints of some size fit.
+/// Least size of a ring in bytes: checkpoints of some size fit.
 const BYTES_MIN: u64 = 1_000_000;
-/// Time of a ring, at least.
+/// Least time span of a ring.
 const TIME_MIN: Duration = Duration::from_secs(10);
 
 /// Help of `--when`.
-const RULE: &str = "Make a dump when this holds of an owner or the host (repeatable): METRIC[.PART] OP VALUE[UNIT] [for TIME] [of OWNER]";
+const RULE: &str = "Make a dump when this rule holds for an owner or the host (repeatable): METRIC[.PART] OP VALUE[UNIT] [for TIME] [of OWNER]";
 
-/// Whether the last minutes are kept, and when a dump of them is made.
+/// Options of the flight recorder: whether the last minutes are kept, and when they are dumped.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct FlightArgs {
-    /// Keep the last minutes as recordings in DIR, which is ours alone: SIGUSR1, `POST /flight` or a rule makes one file of them
+    /// Keep the last minutes as recordings in DIR, which must not be shared; SIGUSR1, `POST /flight` or a
+    /// rule makes one file of them, a dump
     #[arg(long, value_name = "DIR", help_heading = "Flight recorder")]
     flight_recorder: Option<PathBuf>,
-    /// How much is kept
+    /// Keep this length of time
     #[arg(long, value_name = "TIME", value_parser = parse::duration, default_value = "10m", requires = "flight_recorder", help_heading = "Flight recorder")]
     flight_time: Duration,
-    /// The most that it may be on disk; a dump is as large once more
+    /// Limit the size on disk; a dump needs as much again
     #[arg(long, value_name = "SIZE", value_parser = parse::bytes, default_value = "256M", requires = "flight_recorder", help_heading = "Flight recorder")]
     flight_bytes: u64,
-    /// How long after what caused it a dump is made, so that what followed is in it
+    /// Wait this long after its cause before a dump is made, so that it includes what followed
     #[arg(long, value_name = "TIME", value_parser = parse::duration_or_none, default_value = "5s", requires = "flight_recorder", help_heading = "Flight recorder")]
     flight_after: Duration,
-    /// Sample stacks so many times a second on each CPU, which dumps have; 0: no samples
+    /// Sample stacks for dumps N times per second on each CPU; 0: no samples
     #[arg(long, value_name = "N", default_value_t = 19, requires = "flight_recorder", help_heading = "Flight recorder",
           value_parser = clap::value_parser!(u32).range(0..=10_000))]
     flight_stacks: u32,
-    /// Dumps that are kept; of more the oldest go
+    /// Keep the N newest dumps; older ones are deleted
     #[arg(long, value_name = "N", default_value_t = 10, requires = "flight_recorder", help_heading = "Flight recorder", value_parser = clap::value_parser!(u32).range(1..=1000))]
     flight_keep: u32,
-    /// Rules, each of which makes a dump when it is met.
+    /// Rules that make a dump when they are met.
     #[arg(long, value_name = "RULE", value_parser = rule, requires = "flight_recorder", help_heading = "Flight recorder", help = RULE)]
     when: Vec<Condition>,
 }
 
 impl FlightArgs {
-    /// Are the last minutes kept?
+    /// Returns whether the last minutes are kept.
     pub(super) const fn is_wanted(&self) -> bool {
         self.flight_recorder.is_some()
     }
 
-    /// How often stacks are sampled for dumps; `None` if none are.
+    /// Returns the sampling frequency of stacks for dumps; `None` if none are sampled.
     pub(super) fn frequency(&self) -> Option<u32> {
         Some(self.flight_stacks).filter(|frequency| self.is_wanted() && *frequency > 0)
     }
 
-    /// Rules of the command line.
+    /// Returns the rules of the command line.
     pub(super) fn rules(&self) -> &[Condition] {
         &self.when
     }
 
-    /// Refuses what cannot be kept, and rules that cannot be met, before anything is opened.
+    /// Refuses limits that cannot be kept, and rules that cannot be met, before anything is opened.
     pub(super) fn check(&self, measured: Measured) -> Result<(), Usage> {
         if self.flight_time < TIME_MIN {
             return Err(Usage("--flight-time is at least 10s".to_owned()));
@@ -121,7 +123,8 @@ impl FlightArgs {
         self.when.iter().try_for_each(|rule| measured.expect(rule)).map_err(Usage)
     }
 
-    /// Takes the folder, if there is to be a flight recorder, while this process has all its rights; keeps what an earlier one left there.
+    /// Takes the folder, if a flight recorder is wanted, while this process has all its privileges. Keeps
+    /// what an earlier run left there.
     pub(super) fn take(&self, rules: Vec<Condition>) -> anyhow::Result<Option<Taken>> {
         let Some(path) = &self.flight_recorder else { return Ok(None) };
         let folder = Folder::take(path, self.flight_keep as usize)?;
@@ -136,7 +139,7 @@ impl FlightArgs {
     }
 }
 
-/// A flight recorder that is ready to begin.
+/// Flight recorder that is ready to begin.
 pub(super) struct Taken {
     folder: Folder,
     bounds: Bounds,
@@ -145,16 +148,17 @@ pub(super) struct Taken {
 }
 
 impl Taken {
-    /// Begins to keep the drains of the run that `header` describes. The thread that calls has been confined, and runs a runtime.
+    /// Begins to keep the drains of the run that `header` describes. The calling thread has been confined,
+    /// and runs a runtime.
     pub(super) fn begin(self, header: &Header) -> anyhow::Result<Flight> {
-        // What can be read by now can be written: it is our own.
+        // A folder that can be read by now can be written: it belongs to this user.
         self.folder.check()?;
         let (orders, receiver) = sync_channel(waiting(header));
         let (told, bounds) = (Arc::new(Told::default()), self.bounds);
         let (ring, after) = (Ring::new(self.folder, header.clone(), bounds), self.after);
         let (ended, of_writer) = (sync_channel(1), Arc::clone(&told));
         std::thread::Builder::new().name("flight".to_owned()).spawn(move || {
-            // It writes files of its own user's, which takes no right.
+            // The thread writes files of its own user, which needs no privilege.
             confine(Duty::Write);
             write(ring, &receiver, &of_writer, after);
             let _ = ended.0.send(());
@@ -165,7 +169,7 @@ impl Taken {
         tokio::spawn(async move {
             while signals.recv().await.is_some() {
                 if by_signal.ask(Ask::of(Cause::Signal, None)).is_err() {
-                    output::talk("flight recorder: it has no time for a dump now");
+                    output::talk("flight recorder: too busy to make a dump");
                 }
             }
         });
@@ -190,7 +194,7 @@ impl Taken {
     }
 }
 
-/// How many drains may wait for the disk.
+/// Returns the number of drains that may wait for the disk.
 fn waiting(header: &Header) -> usize {
     let tick = header.tasks.as_ref().map_or(WAITING, |tasks| tasks.plan.tick);
     let drains = WAITING.as_nanos() / tick.as_nanos().max(1);
@@ -198,24 +202,24 @@ fn waiting(header: &Header) -> usize {
     usize::try_from(drains).unwrap_or(most).clamp(least, most)
 }
 
-/// A flight recorder that has begun: what it is given, what its rules see, and how others ask it.
+/// Flight recorder that has begun: its input, its rules, and the handle for dump requests.
 pub(super) struct Flight {
     pub(super) feed: Feed,
     pub(super) rules: Rules,
     pub(super) asks: Asks,
 }
 
-/// What is given to the flight recorder: copies of drains, and a checkpoint wherever a segment begins.
+/// Input of the flight recorder: copies of drains, and a checkpoint at the start of each segment.
 pub(super) struct Feed {
     checkpoint: Checkpoint,
     orders: SyncSender<Order>,
     told: Arc<Told>,
     segment_ns: u64,
-    /// When the open segment began; `None` where none is open.
+    /// Start of the open segment; `None` where none is open.
     begun_ns: Option<u64>,
-    /// When one may be begun after something was lost.
+    /// Earliest start of a segment after a loss.
     again_ns: u64,
-    /// Of the last drain.
+    /// Ticks of the last drain.
     ticks: Option<u64>,
     ended: Receiver<()>,
 }
@@ -236,7 +240,7 @@ impl Feed {
         }
     }
 
-    /// Is it no drain that came early? Those have neither I/O nor pressure.
+    /// Returns whether a drain is regular. Early ones have neither I/O nor pressure.
     fn is_regular(&mut self, drain: &Drain) -> bool {
         let ticks = drain.tasks.as_ref().map(|tasks| tasks.ticks);
         ticks.is_none() || std::mem::replace(&mut self.ticks, ticks) != ticks
@@ -267,21 +271,21 @@ impl Feed {
         self.orders.try_send(order).is_ok()
     }
 
-    /// Ends it with the run, and the ring with it.
+    /// Ends the input with the run, and the ring with it.
     pub(super) fn end(self) {
         let Self { orders, ended, .. } = self;
         if orders.try_send(Order::End).is_err() || ended.recv_timeout(PATIENCE).is_err() {
             output::talk(
-                "flight recorder: the disk is slow: what is in the ring is kept when pmbpf begins again",
+                "flight recorder: the disk is slow: the next start makes a dump of what is in the ring",
             );
         }
     }
 }
 
-/// Rules, which see the report of every interval.
+/// Rules, evaluated on the report of every interval.
 pub(super) struct Rules {
     conditions: Conditions,
-    /// The least time from one dump to the next that rules make, in ns: what is kept overlaps within it.
+    /// Least time between two dumps that rules make, in ns: within it, what is kept overlaps.
     apart: u64,
     last: Option<Instant>,
     asks: Asks,
@@ -289,7 +293,7 @@ pub(super) struct Rules {
 }
 
 impl Rules {
-    /// Makes a dump if a rule is met, and none was made for that a short time ago.
+    /// Makes a dump if a rule is met, unless a rule made one within the least time.
     pub(super) fn watch(&mut self, report: &Report) {
         let met = self.conditions.met(report);
         let Some((first, condition)) =
@@ -309,18 +313,18 @@ impl Rules {
         }
     }
 
-    /// Takes the place of the rules there are, of which those that stay the same go on.
+    /// Replaces the rules; those that stay the same keep their state.
     pub(super) fn replace(&mut self, rules: Vec<Condition>) {
         self.conditions.replace(rules);
     }
 
-    /// How many dumps there have been, and what is kept.
+    /// Returns the number of dumps, and what is kept.
     pub(super) fn counts(&self) -> FlightCounts {
         self.told.counts()
     }
 }
 
-/// Which rule was met, by whom, with which value.
+/// Describes the rule that was met, its owner and the value.
 fn words(condition: &Condition, met: &Met, others: usize) -> String {
     let unit = condition.measure.unit();
     let value = match unit {
@@ -332,14 +336,14 @@ fn words(condition: &Condition, met: &Met, others: usize) -> String {
     format!("`{}` is met: {} of {}{others}", condition.text, value.trim_end(), met.whose)
 }
 
-/// How others ask for a dump.
+/// Handle for dump requests.
 #[derive(Clone, Debug)]
 pub(super) struct Asks {
     orders: SyncSender<Order>,
 }
 
 impl Asks {
-    /// Asks for a dump because somebody requested it: what will become of that.
+    /// Requests a dump for a client, and returns the receiver of the result.
     pub(super) fn request(&self) -> Result<oneshot::Receiver<Result<String, Refusal>>, Refusal> {
         let (sender, receiver) = oneshot::channel();
         let mut ask = Ask::of(Cause::Request, None);

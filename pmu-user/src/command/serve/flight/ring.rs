@@ -1,4 +1,5 @@
-//! The ring: the last minutes as recordings on disk, segments, of which the oldest go. Each begins with a checkpoint.
+//! Ring: the last minutes as recordings on disk, called segments, of which the oldest are removed. Each
+//! begins with a checkpoint.
 
 use std::{collections::VecDeque, io, path::PathBuf};
 
@@ -13,23 +14,23 @@ use crate::drain::{
     recording::{Overwrite, Writer},
 };
 
-/// Parts of a ring: so many segments hold what is to be kept, and one more is being written.
+/// Parts of a ring: this number of segments holds what is to be kept, and one more is being written.
 pub(super) const SEGMENTS: u64 = 10;
 
-/// How much is kept.
+/// Limits of what is kept.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
-    /// Time, in ns: at least so much, and one segment more.
+    /// Kept time in ns, at least; one segment more is kept.
     pub(super) time_ns: u64,
     /// Bytes of all segments.
     pub(super) bytes: u64,
 }
 
-/// Does a segment go on where the one before it ends?
+/// Whether a segment continues where the one before it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Follows {
     Yes,
-    /// Something is missing in between: what came before cannot be joined with it.
+    /// Something is missing in between: earlier segments cannot be joined with this one.
     No,
 }
 
@@ -42,7 +43,7 @@ struct Segment {
     begun_bytes: u64,
 }
 
-/// Segments, the newest of which is being written.
+/// Ring of segments, the newest of which is being written.
 #[derive(Debug)]
 pub(super) struct Ring {
     folder: Folder,
@@ -50,16 +51,17 @@ pub(super) struct Ring {
     bounds: Bounds,
     segments: VecDeque<Segment>,
     writer: Option<Writer>,
-    /// Of the next segment.
+    /// Number of the next segment.
     number: u64,
     last_ns: u64,
 }
 
 impl Ring {
-    /// An empty ring for the run that `header` describes.
+    /// Returns an empty ring for the run that `header` describes.
     pub(super) fn new(folder: Folder, header: Header, bounds: Bounds) -> Self {
         let mut header = Header { begins_midway: true, ..header };
-        // Intervals are those of rules: a report is of all that is kept, and of each interval where that is asked for.
+        // Intervals are those of rules. A report covers all that is kept, and each interval where that is
+        // requested.
         header.tasks.iter_mut().for_each(|tasks| tasks.plan.interval = None);
         header.io.iter_mut().for_each(|io| io.plan.interval = None);
         Self { folder, header, bounds, segments: VecDeque::new(), writer: None, number: 1, last_ns: 0 }
@@ -69,7 +71,7 @@ impl Ring {
     ///
     /// # Errors
     ///
-    /// It cannot be written: then nothing is until another one begins.
+    /// The segment cannot be written. Then nothing is written until another one begins.
     pub(super) fn begin(&mut self, base: &Drain, follows: Follows) -> anyhow::Result<()> {
         self.writer = None;
         if follows == Follows::No {
@@ -87,7 +89,8 @@ impl Ring {
         Ok(())
     }
 
-    /// Appends a drain; of one that comes while no segment is open nothing is kept. Is the open segment as large as it may be?
+    /// Appends a drain; without an open segment it is dropped. Returns whether the open segment has reached
+    /// its size.
     ///
     /// # Errors
     ///
@@ -110,7 +113,7 @@ impl Ring {
         self.keep_within()
     }
 
-    /// Removes segments that are too old, or too many bytes; never the one that is being written.
+    /// Removes segments that are too old, or exceed the size, but never the one that is being written.
     fn keep_within(&mut self) -> anyhow::Result<()> {
         let begins_in_time =
             |segment: &Segment| segment.from_ns.saturating_add(self.bounds.time_ns) <= self.last_ns;
@@ -124,26 +127,26 @@ impl Ring {
         Ok(())
     }
 
-    /// Bytes of all segments.
+    /// Returns the bytes of all segments.
     pub(super) fn bytes(&self) -> u64 {
         self.segments.iter().map(|segment| segment.bytes).sum()
     }
 
-    /// How much time is kept, in ns.
+    /// Returns the time that is kept, in ns.
     pub(super) fn span_ns(&self) -> u64 {
         self.segments.front().map_or(0, |oldest| self.last_ns.saturating_sub(oldest.from_ns))
     }
 
-    /// When the last drain was done, in ns since counting began.
+    /// Returns when the last drain was done, in ns since counting began.
     pub(super) const fn last_ns(&self) -> u64 {
         self.last_ns
     }
 
-    /// Makes a dump of all that is kept, for what happened at a time.
+    /// Makes a dump of all that is kept, for an event at a time.
     ///
     /// # Errors
     ///
-    /// There is nothing, or it cannot be written.
+    /// Nothing is kept, or the dump cannot be written.
     pub(super) fn dump(&self, at: Timestamp, why: &str) -> anyhow::Result<(PathBuf, Dumped)> {
         let segments: Vec<PathBuf> = self.segments.iter().map(|segment| segment.path.clone()).collect();
         self.folder.dump(&segments, at, why)

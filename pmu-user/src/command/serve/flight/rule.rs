@@ -10,26 +10,26 @@ use crate::{
     table::{metric::Family, unit::Unit},
 };
 
-/// How a rule is written.
-const SHAPE: &str = "METRIC>VALUE [for TIME] [of OWNER], as 'runqueue_latency.p99>20ms for 10s'";
+/// Form of a rule, for messages.
+const SHAPE: &str = "METRIC>VALUE [for TIME] [of OWNER], e.g. 'runqueue_latency.p99>20ms for 10s'";
 
 /// Operators, the longer ones first.
 const OPERATORS: [(&str, Side); 4] =
     [(">=", Side::AtLeast), ("<=", Side::AtMost), (">", Side::Above), ("<", Side::Below)];
 
-/// What is counted, by which rules can be met.
+/// Sources that are counted, which decide whether rules can be met.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::command::serve) struct Measured {
     pub(in crate::command::serve) off_cpu: bool,
     pub(in crate::command::serve) interrupts: bool,
     pub(in crate::command::serve) samples: bool,
     pub(in crate::command::serve) io: bool,
-    /// Is there a flight recorder?
+    /// Whether there is a flight recorder.
     pub(in crate::command::serve) flight: bool,
 }
 
 impl Measured {
-    /// Why metrics of a family are not counted, if they are not.
+    /// Returns why metrics of a family are not counted, if they are not.
     fn lacks(self, family: Family) -> Option<&'static str> {
         match family {
             Family::OffCpu if !self.off_cpu => Some("serve counts that with --off-cpu"),
@@ -47,7 +47,7 @@ impl Measured {
     }
 }
 
-/// The condition that a rule's text stands for.
+/// Parses the text of a rule into its condition.
 pub(in crate::command::serve) fn rule(text: &str) -> Result<Condition, String> {
     let wrong = || format!("`{text}` is not a rule: write {SHAPE}");
     let at = text.find(['<', '>']).ok_or_else(wrong)?;
@@ -73,13 +73,13 @@ pub(in crate::command::serve) fn rule(text: &str) -> Result<Condition, String> {
     Ok(Condition { text: text.to_owned(), measure, side, limit, lasting_ns, whose })
 }
 
-/// A number with a unit that fits the measure's.
+/// Parses a number with a unit that fits the measure's.
 fn limit(text: &str, measure: &Measure) -> Result<Limit, String> {
     let end = text.find(|character: char| !(character.is_ascii_digit() || matches!(character, '.' | '-')));
     let (number, unit) = text.split_at(end.unwrap_or(text.len()));
     let number = number
         .parse::<f64>()
-        .map_err(|_| format!("`{text}` is not a number to hold {} against: write {SHAPE}", measure.name()))?;
+        .map_err(|_| format!("`{text}` is not a number to compare {} with: write {SHAPE}", measure.name()))?;
     if unit == "%" && measure.is_time() {
         return Ok(Limit::ShareOfTime(number / 100.0));
     }
@@ -93,7 +93,7 @@ fn limit(text: &str, measure: &Measure) -> Result<Limit, String> {
     Err(format!("`{text}`: the units of {} are {known}", measure.name()))
 }
 
-/// Units in which a number of this unit can be written, each with what it is of that.
+/// Returns the units in which a number of this unit can be written, each with its factor.
 fn units(unit: Unit) -> Vec<(&'static str, f64)> {
     match unit {
         Unit::Ns => [("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("s", 1e9), ("m", 6e10)].into(),

@@ -1,4 +1,4 @@
-//! Recordings through the ring: what a dump of it reports is what the whole recording reports of that time.
+//! Tests with recordings through the ring: a dump reports what the whole recording reports of that time.
 
 use std::{
     collections::BTreeSet,
@@ -24,19 +24,19 @@ use crate::{
     view::{Format, text::Style},
 };
 
-/// Recordings of every source that has rows which are left out while they do not change.
+/// Recordings of every source with rows that are left out while they do not change.
 const RECORDINGS: [&str; 9] =
     ["boxes", "cgroups", "culprits", "events", "io", "masked", "off_cpu", "resctrl", "topdown"];
 
 const ENOUGH: Bounds = Bounds { time_ns: u64::MAX, bytes: u64::MAX };
 
-/// A recording, as it would be of today's run: older ones say once where an address lies, hold samples by address, and do not say when
-/// counting began by the clock of processes.
+/// Returns a recording as a run of today would write it. Older ones state once where an address lies, hold
+/// samples by address, and lack the start of counting by the clock of processes.
 fn recording(name: &str) -> Recording {
     let recordings = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/recordings");
     let mut recording = Recording::read(&recordings.join(name).with_extension("pmbpf")).unwrap();
     for tasks in recording.header.tasks.iter_mut().filter(|tasks| tasks.started_boot_ns == 0) {
-        // The machines that were recorded had not been suspended.
+        // The recorded machines had not been suspended.
         tasks.started_boot_ns = tasks.started_ns;
     }
     for tasks in recording.drains.iter_mut().filter_map(|drain| drain.tasks.as_mut()) {
@@ -47,14 +47,15 @@ fn recording(name: &str) -> Recording {
     recording
 }
 
-/// A folder that a flight recorder may have; it vanishes.
+/// Returns a folder for a flight recorder, removed with its tree.
 fn folder() -> (Tree, PathBuf) {
     let tree = Tree::new(&[("file", "")]);
     let path = tree.root.join("flight");
     (tree, path)
 }
 
-/// Gives a ring the drains up to `last`, a checkpoint after `first`, and another one after every second of the rest.
+/// Passes a ring the drains up to `last`, a checkpoint after `first`, and another one after every second
+/// drain of the rest.
 fn fly(ring: &mut Ring, drains: &[Drain], first: usize, last: usize) {
     let mut checkpoint = Checkpoint::default();
     drains[..=first].iter().for_each(|drain| checkpoint.take(drain));
@@ -68,7 +69,7 @@ fn fly(ring: &mut Ring, drains: &[Drain], first: usize, last: usize) {
     }
 }
 
-/// Rows of JSON of the whole: all that says numbers.
+/// Returns rows of JSON of the whole run: all that have numbers.
 fn reported(header: &Header, drains: &[Drain], names: Option<&Recording>, span: Option<Span>) -> Vec<Value> {
     let mut header = header.clone();
     header.tasks.iter_mut().for_each(|tasks| tasks.plan.interval = None);
@@ -87,7 +88,7 @@ fn reported(header: &Header, drains: &[Drain], names: Option<&Recording>, span: 
     let mut rows = schema::rows(&String::from_utf8(bytes).unwrap());
     rows.retain(|row| !matches!(row["kind"].as_str(), Some("header" | "span")));
     for row in &mut rows {
-        // What pmbpf itself had cost, and when that was.
+        // Cost of pmbpf itself, and when that was.
         let row = row.as_object_mut().unwrap();
         for field in ["t", "self", "duration_ns", "span"] {
             row.remove(field);

@@ -1,4 +1,4 @@
-//! The thread that writes: what it is ordered, what it tells of it, and who gets a dump how soon.
+//! Writer thread of the flight recorder: its orders, its state, and when a dump is refused.
 
 use std::{
     path::Path,
@@ -20,26 +20,26 @@ use crate::{
     command::output, drain::Drain, machine::duration_ns, metric::exposed::FlightCounts, view::text::duration,
 };
 
-/// The least time between dumps that somebody asks for: each is all that is kept.
+/// Least time between two requested dumps: each holds all that is kept.
 const APART: Duration = Duration::from_secs(10);
-/// How long a request for a dump waits at most: a connection ends after 30 s.
+/// Longest delay of a requested dump: a connection ends after 30 s.
 const AFTER_REQUEST_MAX: Duration = Duration::from_secs(20);
-/// How much later than it is due a drain may come before a dump is made without it.
+/// Delay of a due drain after which a dump is made without it.
 const LATE_MAX: Duration = Duration::from_secs(5);
 
-/// What the thread is to do.
+/// Orders to the writer thread.
 pub(super) enum Order {
-    /// Begin a segment with a checkpoint.
+    /// Begins a segment with a checkpoint.
     Begin(Box<Drain>, Follows),
-    /// Append a drain.
+    /// Appends a drain.
     Drain(Box<Drain>),
-    /// Make a dump.
+    /// Makes a dump.
     Dump(Ask),
     /// The run has ended: nothing is kept any more.
     End,
 }
 
-/// Why a dump is made.
+/// Cause of a dump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cause {
     Signal,
@@ -48,7 +48,7 @@ pub(super) enum Cause {
 }
 
 impl Cause {
-    /// All of them, as they are counted.
+    /// Causes, in the order in which they are counted.
     const ALL: [Self; 3] = [Self::Signal, Self::Request, Self::Rule];
 
     const fn name(self) -> &'static str {
@@ -60,12 +60,12 @@ impl Cause {
     }
 }
 
-/// A dump that is asked for.
+/// Request for a dump.
 pub(super) struct Ask {
     cause: Cause,
-    /// Of a rule: its metric, and what was met in words.
+    /// Metric of the rule, and what was met in words, if a rule is the cause.
     rule: Option<(String, String)>,
-    /// Who waits for its name.
+    /// Channel to the client that waits for the name, if there is one.
     pub(super) answer: Option<oneshot::Sender<Result<String, Refusal>>>,
 }
 
@@ -75,23 +75,23 @@ impl Ask {
     }
 }
 
-/// Why there is no dump.
+/// Reason why there is no dump.
 #[derive(Debug)]
 pub(in crate::command::serve) enum Refusal {
-    /// There was one so short a time ago; after this one more is made.
+    /// A dump was made a short time ago; after this time another one is made.
     TooSoon(Duration),
-    /// Too much waits for the disk.
+    /// Too many orders wait for the disk.
     Busy,
-    /// It could not be made.
+    /// The dump could not be made.
     Failed(String),
 }
 
-/// What the thread tells, and what it is counted to have done.
+/// State and counts of the writer thread.
 #[derive(Debug, Default)]
 pub(super) struct Told {
-    /// Something could not be written.
+    /// Whether something could not be written.
     has_failed: AtomicBool,
-    /// The open segment is as large as it may be.
+    /// Whether the open segment has reached its size.
     is_full: AtomicBool,
     dumps: [AtomicU64; Cause::ALL.len()],
     refused: [AtomicU64; Cause::ALL.len()],
@@ -133,7 +133,7 @@ impl Told {
     }
 }
 
-/// Does what is ordered until the run ends. A failure is said once, until something can be written again.
+/// Executes orders until the run ends. A failure is reported once, until something can be written again.
 pub(super) fn write(mut ring: Ring, orders: &Receiver<Order>, told: &Told, after: Duration) {
     let (mut is_failing, mut dumps) = (false, Dumps::new(after));
     while let Some(order) = dumps.next(orders) {
@@ -174,13 +174,13 @@ pub(super) fn write(mut ring: Ring, orders: &Receiver<Order>, told: &Told, after
     }
 }
 
-/// A dump that is made once what follows is kept as well.
+/// Dump that is made once what follows is kept as well.
 struct Due {
     ask: Ask,
     at: Timestamp,
-    /// The drain that has to come before, in ns since counting began.
+    /// Time of the drain that has to come before, in ns since counting began.
     from_ns: u64,
-    /// When it is made whatever has come.
+    /// Time at which the dump is made, whatever has come.
     until: Instant,
 }
 
@@ -196,7 +196,8 @@ impl Dumps {
         Self { after, due: Vec::new(), asked: None }
     }
 
-    /// The next order, for which nothing waits that is due; `Some(None)` if something is due, `None` once none can come any more.
+    /// Returns the next order, unless a dump is due before: `Some(None)` if one is due, `None` once no order
+    /// can come any more.
     fn next(&self, orders: &Receiver<Order>) -> Option<Option<Order>> {
         let Some(until) = self.due.iter().map(|due| due.until).min() else {
             return orders.recv().ok().map(Some);
@@ -208,7 +209,7 @@ impl Dumps {
         }
     }
 
-    /// Takes a request, or that a rule is met, unless there was a dump just before.
+    /// Takes a request, or a rule that was met, unless there was a dump just before.
     fn ask(&mut self, ask: Ask, ring: &Ring, told: &Told) {
         if let Some(refusal) = self.too_soon(ask.cause) {
             return ask.refuse(refusal, told);
@@ -227,7 +228,7 @@ impl Dumps {
         self.make(ring, told, |due| due.from_ns <= last_ns || due.until <= now);
     }
 
-    /// Makes those of which this holds.
+    /// Makes the dumps for which `is_due` holds.
     fn make(&mut self, ring: &Ring, told: &Told, is_due: impl Fn(&Due) -> bool) {
         let (due, later) = std::mem::take(&mut self.due).into_iter().partition(is_due);
         self.due = later;
@@ -245,7 +246,7 @@ impl Dumps {
         }
     }
 
-    /// For how long a request gets no dump; rules wait for longer, and have done so.
+    /// Returns for how long a request gets no dump. Rules wait for longer, and have done so.
     fn too_soon(&self, cause: Cause) -> Option<Refusal> {
         if cause == Cause::Rule {
             return None;
@@ -260,7 +261,7 @@ impl Dumps {
 }
 
 impl Ask {
-    /// What its name says.
+    /// Returns the cause in the name of the dump.
     fn why(&self) -> &str {
         self.rule.as_ref().map_or(self.cause.name(), |(metric, _)| metric.as_str())
     }
@@ -273,7 +274,7 @@ impl Ask {
         }
     }
 
-    /// Says that there is a dump.
+    /// Reports the dump, to the client that waits for it, too.
     fn done(self, path: &Path, dumped: &Dumped, told: &Told) {
         told.dumps[self.cause as usize].fetch_add(1, Relaxed);
         let (length, kilobytes) = (duration(dumped.length.as_nanos() as f64), dumped.bytes.div_ceil(1000));
@@ -286,17 +287,17 @@ impl Ask {
         let _ = self.answer.map(|answer| answer.send(Ok(name(path))));
     }
 
-    /// Says that there is none.
+    /// Reports that there is no dump.
     fn refuse(self, refusal: Refusal, told: &Told) {
         told.refuse(self.cause);
         let why = match &refusal {
             Refusal::TooSoon(left) => {
-                format!("the last dump was just made: again in {} s", left.as_secs() + 1)
+                format!("a dump was just made: retry in {} s", left.as_secs() + 1)
             }
             Refusal::Busy => "it is busy".to_owned(),
             Refusal::Failed(why) => why.clone(),
         };
-        // A request is answered.
+        // A request receives a response instead.
         if self.cause != Cause::Request {
             output::talk(&format!("flight recorder: {}, and there is no dump: {why}", self.because()));
         }

@@ -1,4 +1,5 @@
-//! Recordings as if they were of a run that serves: what is exposed of their one interval is what its report says.
+//! Tests with recordings as if they were of a serving run: what is exposed of their one interval equals its
+//! report.
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
@@ -16,7 +17,7 @@ use crate::{
 
 const BOUNDS: Bounds = Bounds { targets: 200, series: 10_000, linger_ns: 300_000_000_000 };
 
-/// The report of a recording in one interval, and what is exposed after it, by family and target.
+/// Returns the report of a recording in one interval, and what is exposed after it, by family and target.
 fn exposed(name: &str) -> (Report, BTreeMap<(String, String), f64>) {
     let recordings = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/recordings");
     let mut recording = Recording::read(&recordings.join(name).with_extension("pmbpf")).unwrap();

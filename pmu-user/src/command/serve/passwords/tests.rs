@@ -1,4 +1,4 @@
-//! Who waits, who is refused, and what is remembered.
+//! Tests of which checks wait, which are refused, and what is remembered.
 
 use std::{
     sync::Arc,
@@ -15,12 +15,12 @@ fn address(text: &str) -> Address {
 }
 
 fn credentials(user: Option<&str>, password: &str) -> Credentials {
-    // Of `secret`, at the lowest cost.
+    // Hash of `secret`, at the lowest cost.
     let hash = "$2y$04$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW";
     Credentials { user: user.map(str::to_owned), password: password.to_owned(), hash: hash.to_owned() }
 }
 
-/// Checks that wait, and that no thread takes.
+/// Returns a queue of checks that no thread takes.
 fn waiting() -> Arc<Passwords> {
     let passwords = Arc::new(Passwords::new().unwrap());
     passwords.state().has_begun = true;
@@ -31,7 +31,7 @@ fn enqueue(passwords: &Arc<Passwords>, from: &str, password: &str) -> Receiver<b
     passwords.enqueue(address(from), credentials(Some("alice"), password)).unwrap()
 }
 
-/// The password that is checked next.
+/// Returns the password that is checked next.
 fn next(passwords: &Passwords) -> Option<String> {
     passwords.state().take().map(|one| one.credentials.password)
 }

@@ -1,4 +1,4 @@
-//! What becomes of profiles that a collector takes, refuses, or does not answer for.
+//! Tests with profiles that a collector takes, refuses, or gives no response for.
 
 use std::{
     io::{Read as _, Write as _},
@@ -11,7 +11,7 @@ use std::{
 use super::{WAITING_MAX, Waiting, push};
 use crate::session::runtime;
 
-/// Pushes what waits to a collector that gives these answers, one a request, until `is_over`.
+/// Pushes waiting profiles to a collector that returns these responses, one a request, until `is_over`.
 fn pushed(waiting: &Arc<Waiting>, answers: &'static [&'static str], is_over: impl Fn(&Waiting) -> bool) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let to = format!("http://{}/", listener.local_addr().unwrap()).parse().unwrap();
@@ -20,7 +20,7 @@ fn pushed(waiting: &Arc<Waiting>, answers: &'static [&'static str], is_over: imp
             let (mut stream, _) = listener.accept().unwrap();
             let mut request = Vec::new();
             let mut part = [0; 4096];
-            // The head; a body of a few bytes comes with it or right behind it.
+            // The head; a body of a few bytes comes with it or right after it.
             while !request.windows(4).any(|end| end == b"\r\n\r\n") {
                 let bytes = stream.read(&mut part).unwrap();
                 request.extend_from_slice(&part[..bytes]);
@@ -47,7 +47,7 @@ fn a_profile_is_pushed_until_it_is_taken_and_lost_where_it_is_refused() {
     for profile in [b"a", b"b"] {
         waiting.add(profile.to_vec().into());
     }
-    // The first is tried again after a while; the second is nothing for this collector.
+    // The first is tried again after a while; the second is refused for good.
     let answers = &["503 Service Unavailable", "200 OK", "404 Not Found"];
     pushed(&waiting, answers, |waiting| waiting.counts() == (1, 1));
     assert_eq!(waiting.first(), None);
@@ -61,7 +61,7 @@ fn the_oldest_goes_where_too_many_wait() {
     }
     assert_eq!(waiting.counts(), (0, 2));
     assert_eq!(waiting.first().unwrap().1[..], [2]);
-    // One that went while it was on its way was counted already.
+    // A profile that was dropped while it was on its way was counted already.
     waiting.done(1, &waiting.pushed);
     assert_eq!(waiting.counts(), (0, 2));
 }

@@ -1,8 +1,9 @@
-//! Readers at their intervals, distinguished or not.
+//! Tests of readers at their intervals, distinguished or not.
 
 use super::{READERS_MAX, Readers, SECOND_NS, Seen};
 
-/// Readers that come every so many seconds from a moment on, for `seconds`, with snapshots of a second each: what has been seen at the end.
+/// Returns what has been seen after `seconds` by readers, each with its interval and start in tenths of a
+/// second. There is a snapshot each second.
 fn seen(readers: &[(&str, u64, u64)], seconds: u64) -> Seen {
     let mut all = Readers::default();
     for now in 0..=seconds * 10 {
@@ -40,7 +41,7 @@ fn readers_that_cannot_be_distinguished_have_time() {
             assert!(seen.hold_ns > 60 * SECOND_NS, "{readers:?} after {seconds} s: {seen:?}");
         }
     }
-    // One comes every five minutes, so does the other.
+    // Both come every five minutes.
     let slow = seen(&[("a", 3000, 0), ("a", 3000, 1000)], 3600);
     assert_eq!(slow.hold_ns, 300 * SECOND_NS);
 }
@@ -100,7 +101,7 @@ fn what_is_pushed_is_a_reader() {
     all.see(&["a"], 9, 9 * SECOND_NS);
     all.push(7, 10 * SECOND_NS, 8 * SECOND_NS);
     assert_eq!(all.seen(10 * SECOND_NS), Seen::snapshot(7));
-    // One that was late is not several.
+    // A reader that was late is not several.
     all.push(30, 10 * SECOND_NS, 31 * SECOND_NS);
     all.push(32, 10 * SECOND_NS, 33 * SECOND_NS);
     assert_eq!(all.seen(34 * SECOND_NS), Seen::snapshot(9));

@@ -1,4 +1,4 @@
-//! Files of tables: their names, how they appear, and which of them are old.
+//! Files of tables: their names, how they appear, and the removal of old ones.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions},
@@ -17,16 +17,17 @@ use rustix::{
 
 use crate::{untrusted::Untrusted, view::hourly::HourlyTable};
 
-/// Ns of an hour.
+/// Nanoseconds of an hour.
 const HOUR_NS: u64 = 3_600_000_000_000;
-/// What ends in this is not whole: nobody reads it for a table.
+/// Extension of a file that is not complete, and so is not read as a table.
 const PARTIAL: &str = "part";
-/// Files of one name that are told apart by a number: after that many starts in one second something else is wrong.
+/// Limit of files with one name, distinguished by a number: after that many starts in one second something
+/// else is wrong.
 const SAME_MAX: u32 = 1000;
-/// Letters of a host's name in that of a file.
+/// Maximum length of a host's name in that of a file.
 const HOST_MAX: usize = 128;
 
-/// Where files are, and how they are called.
+/// Folder of the files, and the parts of their names.
 #[derive(Debug)]
 pub(super) struct Files {
     folder: PathBuf,
@@ -34,7 +35,7 @@ pub(super) struct Files {
     keep: Option<Duration>,
 }
 
-/// The hour of a time in ns since 1970.
+/// Returns the hour of a time in ns since 1970.
 pub(super) const fn hour(unix_ns: u64) -> u64 {
     unix_ns / HOUR_NS
 }
@@ -48,7 +49,7 @@ impl Files {
         &self.folder
     }
 
-    /// Makes the folder if it is not there, and holds that files can be made in it.
+    /// Creates the folder if it does not exist, and checks that files can be created in it.
     pub(super) fn check(&self) -> anyhow::Result<()> {
         let advice = || {
             format!(
@@ -61,7 +62,7 @@ impl Files {
         new_file(&probe).and_then(|_| fs::remove_file(&probe)).with_context(advice)
     }
 
-    /// Writes a table, which appears whole, and replaces nothing.
+    /// Writes a table, which appears complete, and replaces nothing.
     pub(super) fn write(&self, table: &mut HourlyTable) -> anyhow::Result<()> {
         let Some(from_unix_ns) = table.from_unix_ns() else { return Ok(()) };
         let began = civil(from_unix_ns);
@@ -72,14 +73,14 @@ impl Files {
             .and_then(|()| fill(&partial, table))
             .and_then(|()| appear(&partial, |number| hour.join(whole_name(&name, number))));
         if written.is_err() {
-            // Nothing that is not whole stays, if anything can be done at all.
+            // An incomplete file is removed, if that is possible.
             let _ = fs::remove_file(&partial);
         }
         written.with_context(|| format!("cannot write a table to {}", hour.display()))
     }
 
-    /// Removes this host's own files of hours that are over for as long as they are kept, and the folders that are empty then. What cannot
-    /// be removed stays.
+    /// Removes this host's own files of hours that ended at least as long ago as files are kept, and the
+    /// folders that are empty then. What cannot be removed stays.
     pub(super) fn remove_old(&self, now: SystemTime) {
         let before = self.keep.and_then(|keep| now.checked_sub(keep));
         let Some(before) = before.and_then(|before| Timestamp::try_from(before).ok()) else { return };
@@ -88,7 +89,7 @@ impl Files {
             old.retain(|hour| ended(&day, hour).is_some_and(|ended| ended <= before));
             old.iter().for_each(|hour| self.remove_own(hour));
             if !old.is_empty() {
-                // One that holds anything stays.
+                // A folder that holds anything stays.
                 let _ = fs::remove_dir(&day);
             }
         }
@@ -103,7 +104,7 @@ impl Files {
         let _ = fs::remove_dir(hour);
     }
 
-    /// Is this what a table of this host is called, or one that was never whole?
+    /// Returns whether a name is that of a table of this host, or of an incomplete one.
     fn is_own(&self, name: &str) -> bool {
         let partial = || name.strip_prefix('.')?.strip_suffix(PARTIAL)?.strip_suffix('.');
         let Some(name) = name.strip_suffix(".parquet").or_else(partial) else { return false };
@@ -116,7 +117,7 @@ impl Files {
     }
 }
 
-/// A host's name as that of a file.
+/// Returns a host's name as that of a file.
 fn file_name(host: &Untrusted) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' };
     let name: String = host.terminal().chars().take(HOST_MAX).map(plain).collect();
@@ -132,17 +133,17 @@ fn civil(unix_ns: u64) -> DateTime {
     TimeZone::UTC.to_datetime(time)
 }
 
-/// A table's name: the second of one name has a number.
+/// Returns the name of a table: the second one with a name has a number.
 fn whole_name(name: &str, number: u32) -> String {
     if number < 2 { format!("{name}.parquet") } else { format!("{name}.{number}.parquet") }
 }
 
-/// Makes a folder and those above it, which others of its group may read.
+/// Creates a folder and those above it, which others of its group may read.
 fn make_folder(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o750).create(folder)
 }
 
-/// A new file, in place of one that was never whole.
+/// Creates a file, in place of one that was never complete.
 fn new_file(path: &Path) -> io::Result<File> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -155,17 +156,17 @@ fn fill(path: &Path, table: &mut HourlyTable) -> io::Result<()> {
     let mut file = BufWriter::new(new_file(path)?);
     table.write(&mut file)?;
     file.flush()?;
-    // Before its name says that it is whole.
+    // Before its name marks it as complete.
     file.get_ref().sync_all()
 }
 
-/// Gives a file the first of its names that nobody has.
+/// Renames a file to the first of its names that is free.
 fn appear(partial: &Path, name: impl Fn(u32) -> PathBuf) -> io::Result<()> {
     for number in 1..SAME_MAX {
         let whole = name(number);
         match renameat_with(CWD, partial, CWD, &whole, RenameFlags::NOREPLACE) {
             Err(Errno::EXIST) => {}
-            // Some file systems cannot promise that. Nobody but this host has such names.
+            // Some file systems cannot promise that. Only this host has such names.
             Err(Errno::INVAL | Errno::NOSYS) if whole.exists() => {}
             Err(Errno::INVAL | Errno::NOSYS) => return fs::rename(partial, whole),
             renamed => return Ok(renamed?),
@@ -174,7 +175,7 @@ fn appear(partial: &Path, name: impl Fn(u32) -> PathBuf) -> io::Result<()> {
     Err(io::ErrorKind::AlreadyExists.into())
 }
 
-/// Folders whose names begin so.
+/// Returns the folders with names that begin with `begin`.
 fn folders(above: &Path, begin: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(above).into_iter().flatten().flatten();
     let is_one = |entry: &fs::DirEntry| {
@@ -184,7 +185,7 @@ fn folders(above: &Path, begin: &str) -> Vec<PathBuf> {
     entries.filter(is_one).map(|entry| entry.path()).collect()
 }
 
-/// When the hour of a folder ended.
+/// Returns when the hour of a folder ended.
 fn ended(day: &Path, hour: &Path) -> Option<Timestamp> {
     let value = |folder: &Path| Some(folder.file_name()?.to_str()?.split_once('=')?.1.to_owned());
     let hour: i64 = value(hour)?.parse().ok().filter(|hour| (0..24).contains(hour))?;

@@ -1,4 +1,4 @@
-//! Files of tables in a folder, as a writer leaves them.
+//! Tests of files of tables in a folder, as a writer leaves them.
 
 use std::{
     fs,
@@ -23,7 +23,7 @@ const MINUTE: u64 = 60 * SECOND;
 /// 2026-11-25 12:00 UTC.
 const NOON: u64 = 1_795_608_000 * SECOND;
 
-/// A folder of its own, removed with its owner.
+/// Separate folder, removed when it is dropped.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -34,7 +34,7 @@ impl Folder {
         Self(folder)
     }
 
-    /// Every file below, in order.
+    /// Returns every file below, in order.
     fn files(&self) -> Vec<String> {
         let (mut found, mut folders) = (Vec::new(), vec![self.0.clone()]);
         while let Some(folder) = folders.pop() {
@@ -58,7 +58,7 @@ impl Drop for Folder {
     }
 }
 
-/// Periods of a minute each that begin so many minutes after noon.
+/// Returns periods of a minute each that begin so many minutes after noon.
 fn periods(minutes: impl IntoIterator<Item = u64>) -> (World, Vec<Period>) {
     let mut world = World::new();
     let mut growth = Growth::new(&world.header(), 10, MINUTE);
@@ -76,7 +76,8 @@ fn files(folder: &Path, keep: Option<Duration>) -> Files {
     Files::new(folder.to_owned(), &Untrusted::from("node 1/\u{e9}"), keep)
 }
 
-/// Writes periods that begin so many minutes after noon; rows that were written, and those that were lost.
+/// Writes periods that begin so many minutes after noon. Returns the rows that were written, and those that
+/// were lost.
 fn write(folder: &Path, minutes: impl IntoIterator<Item = u64>) -> (u64, u64) {
     let (world, periods) = periods(minutes);
     let writer = Writer::new(files(folder, None), world.header());
@@ -110,7 +111,7 @@ fn an_hour_is_a_file_and_part_of_one_replaces_nothing() {
 #[test]
 fn what_cannot_be_written_is_counted_and_leaves_nothing_half_written() {
     let folder = Folder::new("fails");
-    // Where its folder should be is a file.
+    // A file is where its folder should be.
     fs::create_dir(folder.0.join("date=2026-11-25")).unwrap();
     fs::write(folder.0.join("date=2026-11-25/hour=13"), "").unwrap();
     let (written, lost) = write(&folder.0, [1, 2, 60, 61, 121]);

@@ -1,4 +1,4 @@
-//! Web configurations, and who may ask by them.
+//! Tests of web configurations, and of the clients that they admit.
 
 use std::{
     path::Path,
@@ -25,12 +25,12 @@ fn basic(text: &str) -> String {
     format!("Basic {}", STANDARD.encode(text))
 }
 
-/// Of `secret`, at the lowest cost.
+/// Returns a hash of `secret`, at the lowest cost.
 fn hash() -> String {
     bcrypt::hash("secret", 4).unwrap()
 }
 
-/// Does the site answer a request with this `Authorization`?
+/// Returns whether the site answers a request with this `Authorization`.
 fn admits(web: &Web, authorization: Option<&str>) -> bool {
     match web.admits(authorization) {
         Admission::Granted => true,
@@ -105,7 +105,7 @@ fn yaml_that_grows_or_is_too_deep_is_refused_before_anything_is_made_of_it() {
         let error = format!("{:#}", web(text).err().unwrap_or_else(|| panic!("{text} is taken")));
         assert!(error.contains(says), "{error}");
     }
-    // An anchor that is not used is a name.
+    // An unused anchor is only a name.
     assert!(web(&format!("basic_auth_users: &users {{a: '{hash}'}}")).is_ok());
 }
 
@@ -157,7 +157,7 @@ fn a_token_is_known_by_its_hash() {
 #[test]
 fn what_is_not_understood_is_named() {
     for (text, says) in [
-        ("users: {}", "`users` is not known here"),
+        ("users: {}", "unknown key `users`"),
         ("basic_auth_users: [a]", "not a mapping"),
         ("basic_auth_users: {a: secret}", "not a bcrypt hash"),
         ("basic_auth_users: {a: 1}", "`a`"),
@@ -179,7 +179,7 @@ fn what_is_not_understood_is_named() {
     }
 }
 
-/// A client that trusts the certificate of the fixtures alone.
+/// Returns a client that trusts the certificate of the fixtures alone.
 fn client() -> ClientConnection {
     let certificate = CertificateDer::from_pem_file(Path::new(FIXTURES).join("server.pem")).unwrap();
     let mut roots = RootCertStore::empty();
@@ -190,7 +190,7 @@ fn client() -> ClientConnection {
     ClientConnection::new(Arc::new(config), "localhost".try_into().unwrap()).unwrap()
 }
 
-/// Gives one side what the other has to say.
+/// Passes the output of one side to the other.
 fn pass<A: SideData, B: SideData>(
     from: &mut ConnectionCommon<A>,
     to: &mut ConnectionCommon<B>,
@@ -207,7 +207,7 @@ fn pass<A: SideData, B: SideData>(
     Ok(())
 }
 
-/// What a handshake with a site of this configuration comes to.
+/// Returns the result of a handshake with a site of this configuration.
 fn handshake(text: &str) -> Result<(), rustls::Error> {
     let web = web_of_fixtures(text).unwrap();
     let (mut client, mut server) = (client(), ServerConnection::new(web.tls.unwrap()).unwrap());

@@ -1,4 +1,4 @@
-//! Files that are there already, links, pipes, and files that vanish.
+//! Tests of existing files, links, pipes, and files that vanish.
 
 use std::{
     fs,
@@ -11,7 +11,7 @@ use std::{
 use super::{Abandoned, Overwrite, Place};
 use crate::machine::testing::Tree;
 
-/// What lies in a folder.
+/// Returns the names in a folder.
 fn names(tree: &Tree) -> Vec<String> {
     let name = |entry: fs::DirEntry| entry.file_name().into_string().unwrap();
     let mut names: Vec<_> = fs::read_dir(&tree.root).unwrap().map(|entry| name(entry.unwrap())).collect();

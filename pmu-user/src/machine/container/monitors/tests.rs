@@ -1,4 +1,4 @@
-//! What is read of processes that are called conmon, and in which order.
+//! Reading of processes named conmon, and its order.
 
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
@@ -9,7 +9,7 @@ fn monitor(user: u32, pid: u32) -> Monitor {
     Monitor { user, pid, begun: 5 }
 }
 
-/// A process that is called conmon, of a user.
+/// Makes a process named conmon, of a user.
 fn process(tree: &Tree, pid: u32, user: u32) {
     let at = |name: &str| format!("proc/{pid}/{name}");
     tree.write(&at("comm"), "conmon\n");
@@ -44,6 +44,25 @@ fn each_is_read_once_and_those_of_a_user_who_is_left_out_never() {
     .unwrap();
     assert_eq!((there, read), (3, vec![(3, Some(("id3".to_owned(), 3)))]));
     assert_eq!(Monitors::new(&tree.root).look(Duration::ZERO).len(), 3);
+}
+
+#[test]
+fn a_process_that_ends_before_it_is_read_is_not_taken_for_roots() {
+    let tree = Tree::new(&[]);
+    [1, 2, 3].into_iter().for_each(|pid| process(&tree, pid, 0));
+    std::fs::remove_file(tree.root.join("proc/1/status")).unwrap();
+    let mut read = Vec::new();
+    answer(&tree.root, &Question::default(), &mut |line| {
+        match line {
+            // Its number is another user's by the time its command line is read.
+            Line::Reading(Monitor { pid: 2, .. }) => process(&tree, 2, 1000),
+            Line::Read(monitor, named) => read.push((monitor.pid, named.is_some())),
+            _ => {}
+        }
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(read, [(2, false), (3, true)]);
 }
 
 #[test]

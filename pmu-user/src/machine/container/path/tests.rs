@@ -1,4 +1,5 @@
-//! Paths as runtimes make them. `real`: seen on a machine; the others are made by what a runtime's source or documentation says.
+//! Paths as runtimes make them. `real`: seen on a machine. The others are made by a runtime's source or
+//! documentation.
 
 use super::{super::Runtime, Place};
 use crate::untrusted::Untrusted;
@@ -11,7 +12,7 @@ fn place(path: &str) -> Place {
     Place::of(&Untrusted::from(path))
 }
 
-/// The container of a path: runtime and id.
+/// Returns the container of a path: runtime and id.
 fn container(path: &str) -> Option<(Option<Runtime>, String)> {
     let found = place(path).container?;
     assert!(!found.watches, "{path}");

@@ -1,4 +1,4 @@
-//! What names mean on a host with a unit, containers of docker and podman, and a pod.
+//! Resolution of names on a host with a unit, containers of docker and podman, and a pod.
 
 use std::fs;
 
@@ -52,7 +52,7 @@ fn host(name: &str) -> (Tree, Layout) {
     (tree, layout)
 }
 
-/// Paths that a name means, or the error.
+/// Returns the paths that a name matches, or the error.
 fn meant(host: &(Tree, Layout), spec: &str) -> Result<Vec<String>, ResolveError> {
     let (tree, layout) = host;
     let found = resolve(spec, layout, &&tree.read(), &tree.0)?;
@@ -115,7 +115,7 @@ fn several_meanings_are_an_error_that_tells_how_to_name_each() {
     }
     assert_eq!(meant(&host, "unit:web").unwrap(), ["/system.slice/web.service"]);
     assert_eq!(meant(&host, "docker:web").unwrap(), [format!("/docker/{WEB}")]);
-    // What is at the top goes by its path.
+    // A cgroup at the top is matched by its path.
     fs::create_dir(host.0.0.join("cgroups/web")).unwrap();
     assert_eq!(meant(&host, "web").unwrap(), ["/web"]);
 }
@@ -149,7 +149,7 @@ fn a_container_that_does_not_run_is_said_to_be_one() {
     fs::remove_dir(host.0.0.join(format!("cgroups/docker/{WEB}"))).unwrap();
     for spec in ["web", "docker:web", "container:web", &WEB[..12]] {
         let error = meant(&host, spec).unwrap_err().to_string();
-        assert!(error.contains("the container docker:web does not run"), "{spec}: {error}");
+        assert!(error.contains("the container docker:web is not running"), "{spec}: {error}");
     }
     for spec in ["podman:web", "unit:web"] {
         assert!(matches!(meant(&host, spec), Err(ResolveError::Unknown(..))), "{spec}");
@@ -184,7 +184,8 @@ fn a_path_of_a_v1_hierarchy_says_that_it_is_one() {
     assert!(matches!(error, ResolveError::V1(..)), "{error}");
 }
 
-/// A container of an old runtime, where both versions are mounted; a unit of systemd's is in both, and is no container.
+/// A container of an old runtime, where both versions are mounted. A systemd unit is in both, and is not a
+/// container.
 #[test]
 fn a_container_in_v1_hierarchies_alone_is_told_with_its_processes() {
     let (tree, layout) = host("only_v1");
@@ -215,7 +216,8 @@ fn a_container_in_v1_hierarchies_alone_is_told_with_its_processes() {
     assert_eq!(meant(&(tree, layout), "web").unwrap(), [format!("/docker/{WEB}")], "it has one of v2");
 }
 
-/// What a name means later, and which of two cgroups that are made then: a container's with another id, and one below.
+/// Matching of later cgroups by name, and of two cgroups that are made then: a container's with another id,
+/// and one below.
 #[test]
 fn what_comes_later_is_meant_by_its_name() {
     let (tree, layout) = host("later");
@@ -232,7 +234,7 @@ fn what_comes_later_is_meant_by_its_name() {
         ("k8s:*/*/nginx", Some("k8s:*/*/nginx")),
         ("path:/docker/*", Some("path:/docker/*")),
         ("unit:web@*", Some("unit:web@*")),
-        // These are the same cgroup whenever it is made again, or can never be another one.
+        // These are the same cgroup whenever it is made again, or can never match another one.
         ("unit:db", None),
         ("db", None),
         ("/plain", None),

@@ -1,4 +1,4 @@
-//! What points to the users of a device: files that processes have open, network namespaces, mounts, swap.
+//! Evidence of the users of a device: open files of processes, network namespaces, mounts, swap.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,15 +19,15 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// What was found about one device.
+/// Evidence about one device.
 #[derive(Default)]
 pub(super) struct Evidence {
     pub(super) users: BTreeSet<User>,
-    /// Why the kernel has it for whoever asks.
+    /// Reason why the kernel uses the device for any process.
     pub(super) kernel: Option<String>,
 }
 
-/// Evidence about each device of which there is any.
+/// Returns the evidence about each device for which there is any.
 pub(super) fn of(root: &Path, platform: &Platform, processes: &[Process]) -> BTreeMap<Bdf, Evidence> {
     let handles = Handles::of(root, platform);
     let mut found: BTreeMap<Bdf, Evidence> = BTreeMap::new();
@@ -47,9 +47,9 @@ fn user(process: &Process, through: Untrusted) -> User {
     User { pid: process.pid, born_ns: 0, name: process.name.clone(), cgroup: process.cgroup.clone(), through }
 }
 
-/// Files that stand for devices: who has one open drives the device without the kernel.
+/// Files that stand for devices: a process with one open drives the device without the kernel.
 struct Handles {
-    /// By path.
+    /// Devices by path.
     nodes: BTreeMap<Vec<u8>, Vec<Bdf>>,
 }
 
@@ -68,7 +68,7 @@ impl Handles {
                 Class::Uverbs => b"/dev/infiniband/",
                 Class::Drm => b"/dev/dri/",
                 Class::Accel => b"/dev/accel/",
-                // An NVMe controller's node takes commands for its keeper, not data.
+                // Through an NVMe controller's node its administrator sends commands, not data.
                 Class::Nvme | Class::Rdma | Class::Dsa => continue,
             };
             nodes.entry([folder, node.name.as_bytes()].concat()).or_default().push(node.device);
@@ -87,7 +87,8 @@ impl Handles {
     }
 }
 
-/// Interfaces: those of our own network namespace are everyone's there; another namespace's are its processes'.
+/// Adds network interfaces: those of this network namespace are shared by all its processes. An interface of
+/// another namespace belongs to the processes in it.
 fn network(root: &Path, platform: &Platform, processes: &[Process], found: &mut BTreeMap<Bdf, Evidence>) {
     for interface in &platform.interfaces {
         if let Some(bdf) = interface.device {
@@ -115,7 +116,8 @@ fn network(root: &Path, platform: &Platform, processes: &[Process], found: &mut 
     }
 }
 
-/// Disks: one that a single mount namespace has mounted, and not ours, is that of the namespace's processes.
+/// Adds mounts: a disk that only one other mount namespace has mounted belongs to the processes of that
+/// namespace.
 fn mounts(root: &Path, platform: &Platform, processes: &[Process], found: &mut BTreeMap<Bdf, Evidence>) {
     let carriers = Carriers::of(platform);
     for swap in process::swaps(root) {
@@ -150,7 +152,7 @@ fn mounts(root: &Path, platform: &Platform, processes: &[Process], found: &mut B
 /// Devices below disks and partitions.
 struct Carriers {
     numbers: BTreeMap<(u32, u32), Vec<Bdf>>,
-    /// By path below `/dev`.
+    /// Devices by path below `/dev`.
     paths: BTreeMap<Vec<u8>, Vec<Bdf>>,
 }
 

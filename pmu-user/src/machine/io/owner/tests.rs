@@ -1,11 +1,11 @@
-//! Made hosts: a root port with a device behind it, and processes.
+//! Artificial hosts: a root port with a device below it, and processes.
 
 use super::{Ownership, read, together};
 use crate::machine::{io::Platform, pmu::catalog::Catalog, testing::Tree};
 
 const PORT: &str = "sys/devices/pci0000:64/0000:64:02.0";
 
-/// A host with a device in IOMMU group 42, and one process.
+/// Returns a host with a device in IOMMU group 42, and one process.
 fn host(class: &str) -> Tree {
     let tree = Tree::new(&[("sys/bus/event_source/devices/cpu/type", "4")]);
     for (path, class) in [(PORT.to_owned(), "0x060400"), (format!("{PORT}/0000:65:00.0"), class)] {
@@ -145,7 +145,7 @@ fn a_hostile_mount_point_is_escaped() {
     assert!(!why(&ownership(&tree)).contains('\x1b'));
 }
 
-/// A disk with a partition, in a host whose first process is on the host.
+/// Returns a host with a partitioned disk. Its first process is on the host.
 fn disk() -> Tree {
     let tree = host("0x010802");
     tree.write(&format!("{PORT}/0000:65:00.0/nvme/nvme0/nvme0n1/dev"), "259:0");

@@ -1,4 +1,4 @@
-//! PCI functions of made-up trees.
+//! PCI functions of artificial trees.
 
 use std::path::Path;
 

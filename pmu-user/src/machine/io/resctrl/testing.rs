@@ -1,16 +1,16 @@
-//! resctrl's files for tests, as the kernel shows them.
+//! Files of resctrl for tests, as the kernel shows them.
 
 use crate::machine::testing::Tree;
 
-/// Where it is mounted.
+/// Mount point of resctrl.
 pub(crate) const POINT: &str = "sys/fs/resctrl";
 
-/// Its mounts, as the kernel lists them.
+/// Mounts in the kernel's list.
 pub(crate) const MOUNTS: &str = "\
     24 30 0:22 / /proc rw,nosuid - proc proc rw\n\
     41 31 0:38 / /sys/fs/resctrl rw,relatime shared:12 - resctrl resctrl rw\n";
 
-/// A host with one L3 cache, at which all traffic and occupancy are counted, and no group but the default one.
+/// Returns a host with one L3 cache, which counts all traffic and occupancy, and only the default group.
 pub(crate) fn host() -> Tree {
     let tree = Tree::new(&[
         ("proc/self/mountinfo", MOUNTS),
@@ -24,7 +24,7 @@ pub(crate) fn host() -> Tree {
     tree
 }
 
-/// Makes a group, or writes it anew: what it counted, what it occupies, its threads.
+/// Makes a group, or writes it again: its counts, its occupancy, its threads.
 pub(crate) fn group(tree: &Tree, path: &str, [total, occupancy]: [u64; 2], threads: &[u32]) {
     let at = format!("{POINT}/{path}");
     let threads: String = threads.iter().map(|thread| format!("{thread}\n")).collect();

@@ -1,4 +1,4 @@
-//! Made hosts: resctrl's files as the kernel shows them.
+//! Artificial hosts with resctrl's files, as the kernel shows them.
 
 use super::{
     Monitoring, MonitoringEvent, MonitoringGroup,

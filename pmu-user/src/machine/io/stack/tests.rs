@@ -1,11 +1,11 @@
-//! Made hosts: two sockets of a CPU each, a root port on every root bus with a network card behind it.
+//! Artificial hosts: two sockets with one CPU each, and a root port with a network card on every root bus.
 
 use std::fs;
 
 use super::{Mapping, MappingSource};
 use crate::machine::{io::Platform, pmu::catalog::Catalog, testing::Tree};
 
-/// A host with this processor, whose root buses are on these NUMA nodes.
+/// Returns a host with this processor, whose root buses are on these NUMA nodes.
 fn host(cpuinfo: &str, buses: &[(&str, u32)]) -> Tree {
     let tree = Tree::new(&[
         ("proc/cpuinfo", cpuinfo),
@@ -54,7 +54,7 @@ fn platform(tree: &Tree) -> Platform {
     Platform::read(&tree.root, &Catalog::read(&tree.root).unwrap())
 }
 
-/// Stacks as `bus: uncore PMU on a CPU, source`, or why not.
+/// Returns the stacks as `bus: uncore PMU on a CPU, source`, or the reason why they are unknown.
 fn stacks(tree: &Tree) -> Vec<String> {
     let stack = |stack: &super::Stack| match &stack.unit {
         Mapping::Known { value, source } => {
@@ -107,7 +107,7 @@ fn a_bus_that_the_kernel_does_not_name_is_not_known() {
     assert_eq!(stack.unit, Mapping::Unknown("no CPU of die 7 is online".into()));
 }
 
-/// Configuration space with these double words.
+/// Writes a configuration space with these double words.
 fn configuration(tree: &Tree, bdf: &str, words: &[(usize, u32)]) {
     let mut bytes = vec![0; 4096];
     for (at, word) in words {
@@ -117,7 +117,7 @@ fn configuration(tree: &Tree, bdf: &str, words: &[(usize, u32)]) {
     fs::write(path, bytes).unwrap();
 }
 
-/// Two sockets whose buses 0, 1 and 8 are the first, the second and an accelerator's.
+/// Returns two sockets whose buses 0, 1 and 8 are the first, the second and an accelerator's.
 fn sapphire_rapids(numbers: &[u32]) -> Tree {
     let tree = host(&intel(143), &[("0000:00", 0), ("0000:15", 0), ("0000:80", 1), ("0000:97", 1)]);
     device(&tree, "sys/devices/pci0000:7e/0000:7e:03.0", "0x088000", "0x09a6", 0);

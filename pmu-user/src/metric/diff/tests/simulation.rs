@@ -1,5 +1,5 @@
-//! Recordings made of numbers: a program with two processes whose load, waits and code vary from second to second as real ones do, each
-//! second remembering the one before.
+//! Synthetic recordings: a program with two processes. Their load, waits and code vary from second to second
+//! as real ones do, and each second correlates with the one before.
 
 use std::time::Duration;
 
@@ -23,32 +23,32 @@ use crate::{
 };
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// Functions of each process.
+/// Number of functions of each process.
 const FUNCTIONS: usize = 8;
-/// How much of a second's deviation the next one has: an AR(1) process.
+/// Share of a second's deviation that the next one has: an AR(1) process.
 const MEMORY: f64 = 0.6;
 
-/// What is simulated. 1 is as it always is.
+/// Parameters of a simulated program. 1 is the usual value.
 #[derive(Clone, Copy)]
 pub(super) struct Program {
     pub(super) ticks: u64,
-    /// Waits of each process a second.
+    /// Number of waits of each process a second.
     pub(super) waits: u32,
     pub(super) cpu_time: f64,
-    /// Of the longest 3 % of waits: p99 moves with it, and p50 stays.
+    /// Factor of the longest 3 % of waits: p99 moves with it, and p50 stays.
     pub(super) tail: f64,
     pub(super) ipc: f64,
 }
 
 pub(super) const PROGRAM: Program = Program { ticks: 60, waits: 150, cpu_time: 1.0, tail: 1.0, ipc: 1.0 };
 
-/// A factor that varies around 1 by `deviation`, and remembers.
+/// Factor that varies around 1 by `deviation`, with memory.
 struct Load {
     state: f64,
     deviation: f64,
 }
 
-/// Sum of 12: nearly normal, as far as 4 deviations.
+/// Returns a sum of 12 uniform numbers: nearly normal, as far as 4 deviations.
 fn normal(random: &mut Random) -> f64 {
     (0..12).map(|_| random.uniform()).sum::<f64>() - 6.0
 }
@@ -72,7 +72,7 @@ impl Load {
     }
 }
 
-/// One process: what it has done so far, and how its load varies.
+/// Process of the program: its counts so far, and the variation of its load.
 struct Process {
     slot: SlotId,
     count: Count,
@@ -94,7 +94,7 @@ impl Process {
         }
     }
 
-    /// A second of it: its row, and the samples that hit its code.
+    /// Simulates a second: returns its row, and the samples that hit its code.
     fn tick(&mut self, program: &Program, random: &mut Random) -> (CountRow, Vec<CodeRow>) {
         let [cpu, switches, faults, waiting] = self.loads.each_mut().map(|load| load.next(random));
         let cpu_time = 4e8 * cpu * program.cpu_time;
@@ -105,7 +105,7 @@ impl Process {
         self.count.major_faults += rare(random, 0.3 * faults);
         self.count.migrations += rare(random, 3.0);
         for _ in 0..program.waits {
-            // Of four: there are very many of them.
+            // A sum of four: there are very many waits.
             let deviate = ((0..4).map(|_| random.uniform()).sum::<f64>() - 2.0) * 3_f64.sqrt();
             let tail = if deviate > 1.88 { program.tail } else { 1.0 };
             let wait = 40_000.0 * (0.8 * deviate).exp() * waiting * tail;
@@ -137,7 +137,7 @@ impl Process {
     }
 }
 
-/// Headers of simulated recordings, made once.
+/// Headers of simulated recordings, created once.
 pub(super) struct Simulator {
     tasks: Header,
     counts: Header,
@@ -150,11 +150,11 @@ impl Simulator {
         Self { counts: Header { tasks: None, counts, ..tasks.clone() }, tasks }
     }
 
-    /// A recording of `pmbpf run`.
+    /// Returns a recording of `pmbpf run`.
     pub(super) fn run(&self, program: &Program, random: &mut Random) -> Vec<Recorded> {
         let mut run = Run::new(&self.tasks, Vec::new()).unwrap();
         let mut processes = [1, 2].map(|slot| Process::new(slot, random));
-        // Other ids in every run.
+        // Ids differ in every run.
         let first = random.below(30_000) as u32;
         let owner = |process: &Process| OwnerRow {
             slot: process.slot,
@@ -197,7 +197,7 @@ impl Simulator {
         run.finish("simulated", None)
     }
 
-    /// A recording of `pmbpf stat -I 1`.
+    /// Returns a recording of `pmbpf stat -I 1`.
     pub(super) fn stat(&self, program: &Program, random: &mut Random) -> Vec<Recorded> {
         let mut run = Run::new(&self.counts, Vec::new()).unwrap();
         let mut loads = [0.1, 0.03].map(|deviation| Load::new(random, deviation));
@@ -231,7 +231,7 @@ impl Simulator {
     }
 }
 
-/// Cycles and instructions, each second.
+/// Returns a plan of cycles and instructions, each second.
 fn plan() -> CountPlan {
     let tree = Tree::new(&[]);
     tree.pmu("cpu", &[("type", "4"), ("format/event", "config:0-7")]);

@@ -1,4 +1,4 @@
-//! A workload as pmbpf counts it, as the kernel's rotation does, and as it was.
+//! Workload as pmbpf counts it, as the kernel's rotation does, and as it was.
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use crate::{
 /// One workload, measured twice.
 pub(super) struct Measured {
     pub(super) turns: Multiplexing,
-    /// What pmbpf counted: the groups in random order, each once a round.
+    /// Rows of pmbpf: the groups in random order, each once a round.
     pub(super) rows: Vec<SliceRow>,
     /// True totals, by event.
     pub(super) truth: Vec<f64>,
-    /// What the kernel's rotation makes of them, the groups in fixed order: counted · enabled / running. `None` if it
-    /// never ran.
+    /// Totals by the kernel's rotation, with the groups in fixed order: counted · enabled / running. `None`
+    /// if the event never ran.
     pub(super) kernel: Vec<Option<f64>>,
 }
 
@@ -64,7 +64,7 @@ impl Measured {
     }
 }
 
-/// Which group is active in each slice: rounds of all of them, each in an order of its own.
+/// Returns the active group of each slice: rounds of all of them, each in a separate order.
 fn rounds(random: &mut Random, groups: usize, slices: usize) -> Vec<u32> {
     let mut round: Vec<u32> = (0..groups).map(|group| group as u32).collect();
     let mut order = Vec::new();

@@ -1,4 +1,4 @@
-//! Intervals and errors on simulated workloads, against what was true and what the kernel's rotation makes of it.
+//! Intervals and errors on simulated workloads, compared with the truth and with the kernel's rotation.
 //! `cargo test -p pmu-user --lib simulation -- --nocapture` prints the figures.
 
 mod measured;
@@ -15,7 +15,7 @@ use self::{
 use super::{Estimates, EventIndex};
 use crate::metric::testing::Random;
 
-/// What was asked of every workload, and by order of phases for the totals.
+/// Tallies by kind of metric, and for totals by order of phases.
 type Study = BTreeMap<String, Tally>;
 
 const TOTALS: &str = "totals";
@@ -23,7 +23,8 @@ const PER_THOUSAND: &str = "per 1,000 instructions";
 const RATIO: &str = "ratio of two groups";
 const FRACTION: &str = "Top-Down fraction";
 
-/// More than the 200 that are asked for: workloads differ, and a share of them by chance.
+/// Study of plain workloads, more than the 200 that are required: workloads differ, and a share of them by
+/// chance.
 static PLAIN: LazyLock<Study> = LazyLock::new(|| study(Class::Plain, 240, 0x9e37_79b9_7f4a_7c15));
 
 fn study(class: Class, workloads: usize, seed: u64) -> Study {
@@ -50,10 +51,10 @@ fn study(class: Class, workloads: usize, seed: u64) -> Study {
     study
 }
 
-/// A metric over what tells an event's total.
+/// Formula of a metric, over a function that returns an event's total.
 type Formula<'a> = dyn Fn(&dyn Fn(EventIndex) -> Option<f64>) -> Option<f64> + 'a;
 
-/// Three metrics: over what always counts; over two groups; and one as Top-Down has them, with a bound.
+/// Adds three metrics: over what always counts, over two groups, and one as Top-Down has them, with a bound.
 fn metrics(study: &mut Study, measured: &Measured, estimates: &Estimates, group: usize, other: usize) {
     let [left, right] = [group, other].map(|group| EventIndex(ALWAYS + group * EVENTS));
     let mut add = |kind: &str, formula: &Formula<'_>| {

@@ -1,4 +1,4 @@
-//! How often intervals held the truth, and how far off estimates were.
+//! Tally of intervals that held the truth, and of the errors of estimates.
 
 use std::fmt;
 
@@ -7,13 +7,13 @@ use crate::metric::value::Value;
 /// Cases of one kind: a workload and an event or metric each.
 #[derive(Default)]
 pub(super) struct Tally {
-    /// Truth within the interval.
+    /// Cases with the truth within the interval.
     pub(super) covered: usize,
-    /// Without an estimate.
+    /// Cases without an estimate.
     pub(super) missing: usize,
     /// Relative errors of the estimates.
     pub(super) ours: Vec<f64>,
-    /// Those of the kernel's rotation, in the same cases.
+    /// Relative errors of the kernel's rotation, in the same cases.
     pub(super) kernel: Vec<f64>,
     widths: Vec<f64>,
 }
@@ -30,7 +30,7 @@ impl Tally {
         self.widths.push((known.high - known.low) / 2.0 / truth);
     }
 
-    /// Share of the intervals that held the truth.
+    /// Returns the share of the intervals that held the truth.
     pub(super) fn coverage(&self) -> f64 {
         self.covered as f64 / self.ours.len() as f64
     }

@@ -1,31 +1,33 @@
-//! Programs made up at random: phases with rates of their own, in one order or another, with noise and idle time.
+//! Random programs: phases with their own rates, in one order or another, with noise and idle time.
 //!
-//! Nothing here knows how the estimate is made. Every number is drawn from a range that is stated where it is drawn; ranges
-//! of lengths, rates and noise are even in orders of magnitude.
+//! The workloads do not depend on how the estimate is made. Every number is drawn from a range that is stated
+//! where it is drawn. Ranges of lengths, rates and noise are even in orders of magnitude.
 
 use crate::metric::testing::Random;
 
-/// Events that always count: cycles, instructions, reference cycles, slots, and the four places where slots went.
+/// Events that always count: cycles, instructions, reference cycles, slots, and the four places where slots
+/// went.
 pub(super) const ALWAYS: usize = 8;
 /// Events in each group that is multiplexed.
 pub(super) const EVENTS: usize = 2;
-/// How long the kernel leaves a group on the counters, in ms: a tick at 250 Hz (kernel/events/core.c, `PERF_CPU_HRTIMER`).
+/// Time for which the kernel leaves a group on the counters, in ms: a tick at 250 Hz (kernel/events/core.c,
+/// `PERF_CPU_HRTIMER`).
 pub(super) const KERNEL_TURN_MS: f64 = 4.0;
-/// Resolution, in ms: no group has less of a turn. Phases and their borders know none.
+/// Resolution, in ms: no turn of a group is shorter. Phases and their borders have none.
 pub(super) const STEP_MS: f64 = KERNEL_TURN_MS;
 
-/// Whether what always counts can tell.
+/// Class of workloads, by what distinguishes their phases and by their length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
     /// Phases differ in what always counts, each at random; 8 to 100 rounds of turns.
     Plain,
-    /// Phases differ in what is multiplexed only.
+    /// Phases differ only in multiplexed events.
     Hidden,
     /// 3 to 8 rounds.
     Short,
 }
 
-/// How phases follow each other.
+/// Order in which phases follow each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Order {
     /// Any after any, for 2 ms to 1 s on average.
@@ -36,7 +38,7 @@ pub(super) enum Order {
     Bursts,
     /// Periodic, in step with the kernel's rotation: half of its period, or one, two or three.
     Locked,
-    /// Each once.
+    /// Each phase once.
     Once,
 }
 
@@ -47,11 +49,11 @@ pub(super) struct Workload {
     pub(super) order: Order,
     /// Counts per ms, for each phase and event.
     phases: Vec<Vec<f64>>,
-    /// In ms.
+    /// Lengths of the phases, in ms.
     lengths: Vec<f64>,
-    /// Standard deviation per step of what only this event does, as a share.
+    /// Standard deviation per step of the noise of each event alone, as a share.
     event_noise: Vec<f64>,
-    /// The same of what instructions and events do together; it lasts for some 10 ms.
+    /// Standard deviation of the noise that instructions and events share. It lasts for some 10 ms.
     activity_noise: f64,
     /// Mean length of running and of sleeping, in ms.
     sleeps: Option<(f64, f64)>,
@@ -64,7 +66,7 @@ impl Workload {
         let round_ms = slice_ms * groups as f64;
         let length_ms = match class {
             Class::Short => round_ms * random.between(3.0, 8.0),
-            // No longer than 10 s, as the test has to end.
+            // Limited to 10 s, because the test has to end.
             _ => (round_ms * random.magnitude(8.0, 100.0)).min(f64::max(10_000.0, 8.0 * round_ms)),
         };
         let order =
@@ -85,7 +87,7 @@ impl Workload {
         }
     }
 
-    /// Calls `each` with every step in which the owner ran: when it began, in ms, and what it counted.
+    /// Calls `each` with every step in which the owner ran: its start, in ms, and its counts.
     pub(super) fn play(&self, random: &mut Random, mut each: impl FnMut(f64, &[f64])) {
         let mut counts = vec![0.0; self.phases[0].len()];
         let (mut phase, mut left_ms) = (0, self.lengths[0] * random.uniform());
@@ -141,8 +143,8 @@ impl Workload {
         stay_ms.max(0.05)
     }
 
-    /// Noise: cycles and slots vary by 1 %, instructions, events and where slots went with the activity as well, and
-    /// events by their own and by chance.
+    /// Adds noise. Cycles and slots vary by 1 %. Instructions, events and where slots went vary with the
+    /// activity as well, and events also by their own noise and by chance.
     fn blur(&self, random: &mut Random, activity: f64, counts: &mut [f64]) {
         for (at, count) in counts.iter_mut().enumerate() {
             match at {
@@ -159,8 +161,8 @@ impl Workload {
     }
 }
 
-/// One to six phases (at least two if they are hidden). An event's rate differs between phases by up to a factor, which is
-/// 1 to 100.
+/// Returns one to six phases (at least two if they are hidden). An event's rate differs between phases by up
+/// to a factor, which is 1 to 100.
 fn phases(random: &mut Random, class: Class, groups: usize) -> Vec<Vec<f64>> {
     let count = if class == Class::Hidden { 2 + random.below(5) } else { 1 + random.below(6) };
     let events: Vec<(f64, f64)> =
@@ -179,7 +181,8 @@ fn phases(random: &mut Random, class: Class, groups: usize) -> Vec<Vec<f64>> {
     phases
 }
 
-/// 1.75 GHz to 3 GHz, six slots a cycle that go to four places at random; 0.7 to 1.1 instructions a slot that retired.
+/// Returns rates of 1.75 GHz to 3 GHz, six slots a cycle that go to four places at random, and 0.7 to 1.1
+/// instructions a slot that retired.
 fn signature(random: &mut Random) -> Vec<f64> {
     let cycles = 2.5e6 * random.between(0.7, 1.2);
     let places: Vec<f64> = (0..4).map(|_| random.exponential(1.0)).collect();
@@ -190,7 +193,7 @@ fn signature(random: &mut Random) -> Vec<f64> {
     rates
 }
 
-/// Lengths of the phases, in ms.
+/// Returns the lengths of the phases, in ms.
 fn lengths(random: &mut Random, order: Order, count: usize, length_ms: f64, rotation_ms: f64) -> Vec<f64> {
     let mut lengths: Vec<f64> = (0..count)
         .map(|phase| match order {

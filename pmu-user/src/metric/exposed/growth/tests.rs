@@ -1,4 +1,4 @@
-//! Intervals of a made host, and what periods say of them.
+//! Intervals of a simulated host, and the periods that they add up to.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -27,7 +27,7 @@ const MINUTE: u64 = 60 * SECOND;
 /// A full minute of the clock.
 const NOON: u64 = 1_795_608_000 * SECOND;
 
-/// Numbers of a metric in a period, by target or labels; of histograms how many values they hold.
+/// Returns the numbers of a metric in a period, by target or labels: of histograms the number of values.
 fn numbers(period: &Period, metric: &str) -> BTreeMap<String, f64> {
     let of = period.rows.iter().filter(|row| period.family(row).name == format!("pmbpf_{metric}"));
     let number = |point: &Point| match point {
@@ -106,7 +106,7 @@ fn an_estimate_has_its_variance_and_a_count_has_none() {
     let _ = growth.add(&Report { tasks: Some(tasks), ..Report::default() }, NOON);
     let period = growth.end().unwrap();
     let find = |name: &str| period.rows.iter().find(|row| period.family(row).name == name).unwrap();
-    // A process is no target.
+    // A process is not a target.
     let found = find("pmbpf_blind_time_seconds");
     assert_eq!(found.whose, Whose::Target("_other".into(), Arc::default()));
     assert_eq!(found.point, Point::Number(blind.estimate * 1e-9));
@@ -177,7 +177,7 @@ fn what_a_target_moved_is_in_its_rows_and_in_a_scrape() {
     assert_eq!(*web.point, Point::Number(4096.0));
 }
 
-/// A report of I/O of one disk: so many requests of so many ns, and how busy it was.
+/// Returns an I/O report of one disk with `requests` requests of `each_ns` ns, and its utilization.
 fn of_disk(requests: u32, each_ns: u64, busy_percent: f64) -> IoReport {
     use pmu_common::histogram::BLOCK;
     let subject = Subject::Disk(Untrusted::from("nvme0n1"), "read");
@@ -257,7 +257,7 @@ fn sums_over_all_rows_are_what_happened_whoever_comes_and_goes() {
             waits += all.iter().map(|did| u64::from(did.waits.0)).sum::<u64>();
             counted_ns += INTERVAL_NS;
             periods.extend(growth.add(&world.interval(&all), at_ns));
-            // The clock is set now and then.
+            // The clock is set at times.
             at_ns += INTERVAL_NS + if lives.random.uniform() < 0.01 { 7 * MINUTE } else { 0 };
         }
         periods.extend(growth.end());

@@ -1,4 +1,4 @@
-//! Targets that come, are busy, and go.
+//! Targets that start, are busy and end.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ fn names(targets: &Targets) -> Vec<&str> {
     targets.exposed().map(|(name, _)| &**name).collect()
 }
 
-/// Has an owner's target values of its own?
+/// Returns whether the target of an owner has its own values.
 fn counts(targets: &mut Targets, id: u64) -> bool {
     targets.values(&cgroup(id)).is_some()
 }
@@ -111,7 +111,7 @@ fn a_container_that_starts_again_goes_on_where_it_was() {
     targets.begin(SECOND, 100);
     targets.values(&cgroup(1)).unwrap().add(0, 5.0);
     targets.end(&cgroup(1), next(2, 2 * SECOND));
-    // Of the same path, and so of the same name.
+    // The path is the same, and so is the name.
     let again = Owner::cgroup(99, "/1".into());
     targets.met(&again, 1, next(1, 3 * SECOND));
     targets.values(&again).unwrap().add(0, 2.0);
@@ -180,7 +180,7 @@ fn short_lives_leave_nothing_behind() {
     targets.begin(0, 100);
     for id in 0..100_000 {
         targets.met(&cgroup(id), 1, next(1, id));
-        // Of every tenth the end is not told.
+        // The end of every tenth is not reported.
         if id % 10 > 0 {
             targets.end(&cgroup(id), next(2, id));
         }

@@ -1,4 +1,4 @@
-//! Rules are in order, and the page about findings has them.
+//! Tests of the order of rules, and of the page about findings, which contains them.
 
 use super::{Cause, RULES};
 use crate::table::unit::Unit;

@@ -1,4 +1,4 @@
-//! Drains in which counters that always run say what metrics do, something else, or nothing.
+//! Drains in which free-running counters agree with metrics, differ from them or are missing.
 
 use super::{Check, Ticks, Verdict};
 use crate::{
@@ -38,7 +38,7 @@ fn checks(header: &IoHeader, drains: Vec<IoDrain>) -> Vec<Check> {
     metrics.checks(&UncoreCounts::new(&header.plan, &total))
 }
 
-/// What is said if one of the rates is something else.
+/// Returns the verdicts if one of the rates is different.
 fn verdicts(other: (&str, u64)) -> Vec<(Scope, &'static str, Verdict)> {
     verdicts_of(&[other].into_iter().chain(RATES).collect::<Vec<_>>())
 }
@@ -56,7 +56,7 @@ fn the_smallest_places_that_both_sides_know_agree() {
         verdicts(("nothing", 0)),
         [agrees(STACK, "bw_in"), agrees(PART, "bw_in"), agrees(MEMORY, "read"), agrees(MEMORY, "write")]
     );
-    // What a device sends is in the counter, whoever asked for it: 500 MB/s more are.
+    // The counter includes what a device sends, for any requester: 500 MB/s more.
     let rates: Vec<(&str, u64)> =
         [("CMPD", 125_000_000), ("bw_in_port1", 78_125_000)].into_iter().chain(RATES).collect();
     let reads = verdicts_of(&rates);

@@ -1,4 +1,4 @@
-//! Maps of ports, as traffic says: a disk reads, and counters follow it.
+//! Maps of ports, as inferred from traffic: a disk reads, and counters follow it.
 
 use pmu_common::io::block::BlockCount;
 
@@ -19,21 +19,21 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// Words of an event, the uncore PMU on which it follows the disk, and the bytes that one count stands for.
+/// Part of an event's name, the uncore PMU on which it follows the disk, and the bytes per count.
 type Follower = (&'static str, u32, u64);
 
 /// Part 3 of the second stack.
 const INLET: Follower = ("bw_in_port3", 1, 32);
 const TICKS: u64 = 30;
 
-/// A host with a disk behind the port that the tables know.
+/// Returns a host with a disk behind the port that the tables contain.
 fn mapped() -> IoHeader {
     let mut header = always_running();
     header.platform.disks = vec![disk(header.platform.ports[0].bdf)];
     header
 }
 
-/// A host with a disk behind a port that nobody knows.
+/// Returns a host with a disk behind an unmapped port.
 fn unmapped() -> IoHeader {
     let mut header = always_running();
     let (bdf, bus) = ("30:02.0".parse().unwrap(), RootBus { domain: 0, bus: 0x30 });
@@ -57,7 +57,7 @@ fn disk(behind: Bdf) -> Disk {
     }
 }
 
-/// Drains of ticks of 1 s in which the disk reads a few hundred MB, never as many as in another.
+/// Returns drains of ticks of 1 s in which the disk reads a few hundred MB, a different number in each.
 fn reading(header: &IoHeader, ticks: u64, followers: &[Follower]) -> Vec<IoDrain> {
     let (mut drains, mut sum) = (Vec::new(), 0);
     for tick in 0..=ticks {
@@ -95,13 +95,13 @@ fn row(operation: Operation, bytes: u64) -> BlockRow {
     }
 }
 
-/// What the report of the whole run says of each port: its devices, the map, the traffic.
+/// Returns devices, map and traffic of each port, from the report of the whole run.
 fn maps(header: &IoHeader, drains: &[IoDrain]) -> Vec<[String; 3]> {
     let IoReport { maps, .. } = io_report(header, drains.iter().cloned());
     maps.into_iter().map(|map| [map.names.terminal().into_owned(), map.map, map.traffic]).collect()
 }
 
-/// What it says of the disk's port.
+/// Returns map and traffic of the disk's port.
 fn map_of(header: &IoHeader, drains: &[IoDrain]) -> String {
     let maps = maps(header, drains);
     let [_, map, traffic] = maps.iter().find(|[names, ..]| names.contains("nvme0n1")).unwrap();
@@ -124,7 +124,7 @@ fn what_goes_to_the_disk_is_not_what_comes_in() {
     let header = unmapped();
     let mut drains = reading(&header, TICKS, &[INLET]);
     for (tick, drain) in (0..).zip(&mut drains) {
-        // More, and in another rhythm.
+        // Written bytes are more, and in another rhythm.
         let written = tick * 2_000_000_000 + tick % 3 * 900_000_000;
         drain.traffic.as_mut().unwrap().block.push(row(Operation::Write, written));
     }

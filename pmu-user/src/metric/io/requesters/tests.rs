@@ -1,4 +1,4 @@
-//! Made drains of IOMMUs that count for devices.
+//! Synthetic drains of IOMMUs that count for devices.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ const RATES: [(&str, u64); 5] = [
     ("iommu_clocks", 1_000_000_000),
 ];
 
-/// A drain of 1 s in which every second device of an IOMMU asks three times as often.
+/// Returns a drain of 1 s in which every second device of an IOMMU has three times the counts.
 fn drain(header: &IoHeader) -> IoDrain {
     let mut drain = steady(header, 1, &RATES).remove(0);
     for slice in drain.uncore.iter_mut().filter(|slice| slice.group == 1) {
@@ -103,7 +103,7 @@ fn devices_that_take_turns_keep_their_numbers_apart() {
 #[test]
 fn what_counts_for_one_device_is_nothing_of_everybodys() {
     let mut header = requesters();
-    // A table that has events of these names would take them for everybody's.
+    // A table that has events of these names would charge them to all devices.
     let metrics = IoMetrics::new(load("zen4").unwrap(), &header.plan);
     header.plan.report.by = vec![Grouping::Package, Grouping::Event];
     assert_eq!(places(&header.plan).len(), 1, "the platform alone");

@@ -1,4 +1,4 @@
-//! Intervals of drains that are written down: what is known is exact, and what is not is not a number.
+//! Tests of intervals between written drains: known counts are exact, and unknown ones are not a number.
 
 use super::{Amount, GroupsInterval, OwnerOrGroup};
 use crate::{
@@ -37,7 +37,7 @@ fn domains(bytes: &[Option<u64>]) -> Vec<Domain> {
     bytes.iter().enumerate().map(domain).collect()
 }
 
-/// A group by itself, with a count for each cache.
+/// Returns a group by itself, with a count for each cache.
 fn alone(id: u64, bytes: &[u64], whose: GroupOwner) -> GroupRow {
     let bytes: Vec<Option<u64>> = bytes.iter().copied().map(Some).collect();
     let path = Untrusted::from(format!("/mon_groups/{id}"));
@@ -47,7 +47,7 @@ fn alone(id: u64, bytes: &[u64], whose: GroupOwner) -> GroupRow {
     }
 }
 
-/// A control group that was read before and after a monitoring group in it, and that one.
+/// Returns a control group that was read before and after a monitoring group in it, and that group.
 fn nested([first, again]: [u64; 2], inside: Option<u64>) -> Vec<GroupRow> {
     let mut outer = alone(1, &[first], of("/outer"));
     outer.group.again = domains(&[Some(again)]);
@@ -60,7 +60,7 @@ fn at(second: u64, rows: Vec<GroupRow>) -> Groups {
     Groups { at_ns: second * SECOND, rows, untold: Vec::new() }
 }
 
-/// The interval of a drain a second each.
+/// Returns the interval of drains that are one second apart.
 fn interval(drains: Vec<Vec<GroupRow>>) -> GroupsInterval {
     let drains: Vec<Groups> = (0..).zip(drains).map(|(second, rows)| at(second, rows)).collect();
     let mut all = GroupsInterval::default();
@@ -95,7 +95,7 @@ fn groups_of_one_owner_add_up_over_caches_and_time() {
 
 #[test]
 fn a_control_groups_own_count_is_without_its_monitoring_groups() {
-    // The inner group grew by 50 between the two readings of the whole at most.
+    // The inner group grew by at most 50 between the two readings of the whole.
     let found = interval(vec![nested([1000, 1000], Some(400)), nested([2000, 2050], Some(900))]);
     assert_eq!(of_owner(&found, "/outer").bytes, (500, 550));
     assert_eq!(of_owner(&found, "/inner").bytes, (500, 500));
@@ -103,9 +103,9 @@ fn a_control_groups_own_count_is_without_its_monitoring_groups() {
 
 #[test]
 fn a_whole_from_which_the_kernel_left_a_part_out_is_no_count() {
-    // Its own count could not be read the second time: what is left is the monitoring group's.
+    // The group's own count could not be read the second time: the rest is the monitoring group's.
     let found = interval(vec![nested([1000, 1000], Some(400)), nested([895, 905], Some(900))]);
-    assert!(unknown(&of_owner(&found, "/outer")).contains("cannot be told"), "{found:?}");
+    assert!(unknown(&of_owner(&found, "/outer")).contains("cannot be separated"), "{found:?}");
     let found = interval(vec![nested([1000, 1000], Some(400)), nested([1000, 1000], None)]);
     assert_eq!(unknown(&of_owner(&found, "/outer")), "Unavailable");
     assert_eq!(unknown(&of_owner(&found, "/inner")), "Unavailable");
@@ -137,7 +137,7 @@ fn a_group_that_appears_or_vanishes_is_known_in_between() {
     assert_eq!((amount.bytes, amount.watched_ns), ((40, 40), SECOND));
     assert_eq!(amount.why.as_deref(), Some("its group appeared"));
     assert_eq!(found.duration_ns, 3 * SECOND);
-    // One that is made anew under its name is another: its count begins anew.
+    // A group that is made again under its name is another one: its count begins again.
     let anew = interval(vec![vec![web(5)], vec![GroupRow { whose: nobody(), ..alone(3, &[700], nobody()) }]]);
     assert!(anew.shares.values().all(|share| share.amounts[&TRAFFIC].watched_ns == 0), "{anew:?}");
 }

@@ -1,4 +1,4 @@
-//! What was counted, however rows come and go.
+//! Tests of traffic counts while rows come and go.
 
 use std::collections::BTreeMap;
 
@@ -77,10 +77,10 @@ fn a_drain_survives_a_recording() {
     assert_eq!(serde_json::from_str::<Traffic>(&text).unwrap(), traffic);
 }
 
-/// What happens to the rows.
+/// Change to the rows.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// An owner's newest row counts a request of so many bytes.
+    /// The newest row of an owner counts a request of this many bytes.
     Count(u64, u64),
     /// An owner gets a new row; the old one, if there is one, stays for now.
     Begin(u64),
@@ -155,7 +155,7 @@ impl Kernel {
         }
     }
 
-    /// As if every row had counted for so long that its numbers are about to wrap.
+    /// Ages every row, as if it had counted until its numbers are about to wrap.
     fn age(&mut self) {
         let age = |sum: &mut u64| *sum = sum.wrapping_sub(1 << 20);
         for (_, block, net) in &mut self.rows {
@@ -207,7 +207,7 @@ fn add(sums: &mut Sums, interval: &TrafficInterval) {
     assert_eq!(interval.block.len(), interval.net.len());
 }
 
-/// Requests by owner.
+/// Returns the requests by owner.
 fn by_owner(interval: &TrafficInterval) -> BTreeMap<Whose, u64> {
     let mut sums: BTreeMap<Whose, u64> = BTreeMap::new();
     for (key, requests) in &interval.block {
@@ -230,7 +230,7 @@ fn owners_beyond_the_most_are_one_and_nothing_is_lost() {
     // The first had counted 3 before anything else.
     let (mut interval, mut before) = (TrafficInterval::default(), counted([(1, 3)]).drain());
     for owner in 1..=1000 {
-        // Every hundredth did more.
+        // Every hundredth owner did more.
         let mut kernel = counted([(owner, if owner % 100 == 0 { 50 } else { 4 })]);
         kernel.give_up(0);
         let now = kernel.drain();
@@ -239,7 +239,7 @@ fn owners_beyond_the_most_are_one_and_nothing_is_lost() {
         assert!(interval.block.len() <= MOST + 1 && interval.net.len() <= MOST + 1, "{interval:?}");
         before = now;
     }
-    // One that was put with the others comes back.
+    // An owner that was merged with the others comes back.
     let now = counted([(2, 5)]).drain();
     interval.append(TrafficInterval::between(&before, &now));
     interval.fold_to(&now, MOST);

@@ -1,4 +1,4 @@
-//! Plans of hosts whose IOMMUs count, made by hand.
+//! Tests of plans on hosts with IOMMUs that count, made by hand.
 
 use super::{Found, Requesters};
 use crate::{
@@ -22,7 +22,7 @@ fn chosen(tree: &Tree, named: &[&str], target: &Target) -> Found {
     requesters.choose(&named, target).unwrap()
 }
 
-/// By kind: the PMU's name and type, and the devices of its groups.
+/// Returns the PMU's name and type, and the devices of its groups, by kind.
 fn groups(found: &Found) -> Vec<(&str, u32, Vec<String>)> {
     let whose = |kind: &super::UncoreKind| {
         let names = kind.requesters.iter();
@@ -147,7 +147,7 @@ fn a_device_that_is_alone_behind_its_iommu_needs_no_filter() {
     let tree = host(&[(0, Filter::Other), (1, Filter::Requester)]);
     card(&tree, "0000:16:00.0", "dmar0", "DMA-FQ\n");
     card(&tree, "0000:27:00.0", "dmar1", "DMA-FQ\n");
-    // Nobody drives this one, so it asks for nothing.
+    // No driver has this device, so it makes no requests.
     card(&tree, "0000:16:00.1", "dmar0", "DMA-FQ\n");
     std::fs::remove_file(tree.root.join("sys/devices/pci0000:16/0000:16:00.1/driver")).unwrap();
     let found = chosen(&tree, &[], &Target::System);
@@ -197,7 +197,7 @@ fn few_devices_of_an_iommu_take_turns_and_named_ones_always_do() {
     let tree = host(&[(0, Filter::Requester), (1, Filter::Requester)]);
     let all: Vec<String> = (0..6).map(|function| format!("0000:16:00.{function}")).collect();
     all.iter().for_each(|bdf| card(&tree, bdf, "dmar0", "DMA\n"));
-    // A virtual function comes after all others, and another IOMMU's device waits for none of these.
+    // A virtual function comes after all others, and a device of another IOMMU waits for none of these.
     tree.link("sys/devices/pci0000:16/0000:16:00.1/physfn", "../0000:16:00.0");
     tree.write("sys/devices/pci0000:16/0000:16:00.5/net/eth0/ifindex", "2\n");
     tree.link("sys/class/net/eth0", "../../devices/pci0000:16/0000:16:00.5/net/eth0");
@@ -221,7 +221,7 @@ fn what_a_target_has_for_itself_is_counted_first() {
     for (file, text) in [("comm", "vpp\n"), ("cgroup", "0::/net/vpp\n"), ("maps", ""), ("mountinfo", "")] {
         tree.write(&format!("proc/7/{file}"), text);
     }
-    // The group of the last one.
+    // The VFIO group of the last device.
     tree.link("proc/7/fd/5", &format!("/dev/vfio/{}", 0x1605));
     let found = chosen(&tree, &[], &Target::Processes(vec![7]));
     assert_eq!(groups(&found)[1].2, [&all[..3], &all[5..]].concat());

@@ -1,5 +1,5 @@
-//! Attribution of a group's count: it is an owner's if every thread in the group is the owner's; and the owner has a number if every
-//! thread of his is in such a group, because then that is all he did.
+//! Attribution of a group's count. The count is an owner's if every thread in the group is the owner's. The
+//! owner has a number if every thread of it is in such a group, because then that is all of its traffic.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,12 +8,12 @@ use crate::{
     plan::Target,
 };
 
-/// Names in a reason.
+/// Number of names in a reason.
 const NAMES_MAX: usize = 3;
 
-/// Who is in a group.
+/// Threads of a group.
 pub(super) struct Held {
-    /// Why it is nobody's, whoever is in it.
+    /// Reason why the group has no single owner, whatever threads are in it.
     pub(super) nobody: Option<String>,
     pub(super) threads: BTreeSet<u32>,
 }
@@ -25,11 +25,11 @@ pub(super) struct Threads {
     of: BTreeMap<u32, usize>,
 }
 
-/// What was found out.
+/// Result of the attribution.
 pub(super) struct Told {
-    /// One a group.
+    /// Owner of each group.
     pub(super) owners: Vec<GroupOwner>,
-    /// Targets that have no number, and why.
+    /// Targets that have no number, with the reason.
     pub(super) untold: Vec<Absent>,
 }
 
@@ -43,7 +43,7 @@ impl Threads {
         self.of.extend(threads.into_iter().map(|thread| (thread, index)));
     }
 
-    /// Adds what another look found.
+    /// Adds the threads that another look found.
     pub(super) fn add(&mut self, later: Self) {
         let mut found: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
         later.of.into_iter().for_each(|(thread, index)| found.entry(index).or_default().push(thread));
@@ -56,14 +56,14 @@ impl Threads {
         threads.iter().any(|thread| !self.of.contains_key(thread))
     }
 
-    /// All threads of an owner and those below.
+    /// Returns all threads of an owner and of those below.
     fn within(&self, outer: &Owner) -> Vec<u32> {
         let within: Vec<bool> = self.owners.iter().map(|owner| is_within(owner, outer)).collect();
         self.of.iter().filter(|(_, index)| within[**index]).map(|(thread, _)| *thread).collect()
     }
 }
 
-/// Whose each group is. `is_gone` tells whether a thread has ended.
+/// Returns the owner of each group. `is_gone` returns whether a thread has ended.
 pub(super) fn of(held: &[Held], threads: &Threads, target: &Target, is_gone: impl Fn(u32) -> bool) -> Told {
     let everyone = matches!(target, Target::System);
     let alone: Vec<GroupOwner> = held.iter().map(|held| alone(held, threads, everyone, &is_gone)).collect();
@@ -85,7 +85,7 @@ pub(super) fn of(held: &[Held], threads: &Threads, target: &Target, is_gone: imp
     };
     let untold = known.iter().filter(|_| !everyone).filter_map(|(owner, why)| {
         let what = format!("memory traffic of {}", owner.in_words());
-        Some(Absent { what, why: format!("{}; a group for all of them would tell", why.as_ref()?) })
+        Some(Absent { what, why: format!("{}; a group for all of them would attribute it", why.as_ref()?) })
     });
     Told { owners: alone.iter().map(whose).collect(), untold: untold.collect() }
 }
@@ -97,7 +97,7 @@ fn one(whose: &GroupOwner) -> Option<&Owner> {
     }
 }
 
-/// Why the groups that are an owner's are not all that he does; none if they are.
+/// Returns the reason why an owner's groups do not hold all of its threads; `None` if they do.
 fn lacking(
     owner: &Owner,
     groups: &[(&Held, &GroupOwner)],
@@ -113,7 +113,8 @@ fn lacking(
     (outside > 0).then(why)
 }
 
-/// Whose all threads in a group are: one owner's, the nearest cgroup's above them if they are of several.
+/// Returns the owner of all threads in a group: one owner, or the nearest cgroup above them if they are of
+/// several.
 fn alone(held: &Held, threads: &Threads, everyone: bool, is_gone: &impl Fn(u32) -> bool) -> GroupOwner {
     if let Some(why) = &held.nobody {
         return GroupOwner::Nobody(why.clone());
@@ -133,7 +134,7 @@ fn alone(held: &Held, threads: &Threads, everyone: bool, is_gone: &impl Fn(u32) 
     }
 }
 
-/// The cgroup above all of these, unless that is the root.
+/// Returns the cgroup above all of these, unless that is the root.
 fn above(owners: &BTreeSet<&Owner>, threads: &Threads) -> GroupOwner {
     let paths = owners.iter().map(|owner| path(owner));
     let common =
@@ -156,7 +157,7 @@ fn path(owner: &Owner) -> Option<&[u8]> {
     }
 }
 
-/// The longest path that both lie at or below.
+/// Returns the longest path that both lie at or below.
 fn shared<'a>(left: &'a [u8], right: &[u8]) -> &'a [u8] {
     let mut end = left.len();
     while !is_at_or_below(right, &left[..end]) {

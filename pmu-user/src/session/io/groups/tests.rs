@@ -1,4 +1,4 @@
-//! Made hosts: groups, cgroups and processes, and whose each group is.
+//! Tests of attribution on artificial hosts: groups, cgroups and processes, and the owner of each group.
 
 use super::Monitored;
 use crate::{
@@ -21,7 +21,7 @@ use crate::{
     untrusted::Untrusted,
 };
 
-/// Threads of a cgroup, which are alive.
+/// Adds a cgroup with these threads, which are alive.
 fn cgroup(tree: &Tree, path: &str, threads: &[u32]) {
     let list: String = threads.iter().map(|thread| format!("{thread}\n")).collect();
     tree.write(&format!("sys/fs/cgroup{path}/cgroup.threads"), &list);
@@ -41,7 +41,7 @@ fn drain(tree: &Tree, target: Target) -> Groups {
     monitored.drain(5)
 }
 
-/// Whose the group at this path is, in words.
+/// Returns the owner of the group at this path, in words.
 fn whose(groups: &Groups, path: &str) -> String {
     let row = groups.rows.iter().find(|row| row.group.path.as_bytes() == path.as_bytes()).unwrap();
     let name = |owner: &Owner| match owner {
@@ -51,7 +51,7 @@ fn whose(groups: &Groups, path: &str) -> String {
     };
     match &row.whose {
         GroupOwner::Of(owners) => {
-            // They come in order of their ids, and those of a made tree are in no order.
+            // Owners come in the order of their ids, and those of an artificial tree are in no order.
             let mut names: Vec<String> = owners.iter().map(name).collect();
             names.sort();
             names.join(", ")
@@ -90,7 +90,7 @@ fn a_group_of_several_cgroups_is_that_of_the_one_above_if_nothing_of_it_is_elsew
     group(&tree, "mon_groups/one", [0, 0], &[7, 9]);
     let why = whose(&drain(&tree, Target::System), "/mon_groups/one");
     assert_eq!(why, "1 of the 3 threads of /pods are in groups that are not all its own");
-    // What has nothing in common but the root is told by name.
+    // Owners that have only the root in common are reported by name.
     cgroup(&tree, "/batch", &[6]);
     group(&tree, "mon_groups/one", [0, 0], &[6, 9]);
     assert_eq!(
@@ -121,7 +121,7 @@ fn a_cgroup_of_which_threads_are_elsewhere_has_no_number() {
     group(&tree, "mon_groups/web", [0, 0], &[7]);
     let why = whose(&drain(&tree, Target::System), "/mon_groups/web");
     assert_eq!(why, "2 of the 3 threads of /web are in groups that are not all its own");
-    // Threads that have ended are nowhere.
+    // Threads that have ended are in no cgroup.
     for thread in [8, 9] {
         std::fs::remove_dir_all(tree.root.join(format!("proc/{thread}"))).unwrap();
     }
@@ -133,7 +133,7 @@ fn threads_of_monitoring_groups_are_not_the_control_groups() {
     let tree = host();
     cgroup(&tree, "/web", &[7]);
     cgroup(&tree, "/db", &[9]);
-    // The kernel lists all that is inside.
+    // The kernel also lists the threads inside.
     group(&tree, "gold", [0, 0], &[7, 9]);
     group(&tree, "gold/mon_groups/db", [0, 0], &[9]);
     let found = drain(&tree, Target::System);

@@ -1,7 +1,9 @@
-//! Multiplexing of counters per owner: opens groups, rotates them, and reads what every owner counted in a slice.
+//! Multiplexing of counters per owner: opens groups, rotates them, and reads the counts of every owner in a
+//! slice.
 //!
-//! A slice ends CPU by CPU: the old group stops, the flush program accounts what runs there and makes the new group the
-//! one active, the new group starts. Rows of two slices lie side by side, so those of the old one are read at leisure.
+//! A slice ends CPU by CPU: the old group stops, the flush program accounts what runs there and makes the new
+//! group the active one, and the new group starts. Rows of two slices exist side by side, so those of the old
+//! one can be read later.
 
 pub(in crate::session) mod order;
 mod rows;
@@ -41,12 +43,12 @@ const SLICE_WORD: usize = std::mem::offset_of!(Turn, slice) / 8;
 /// The counters of one core PMU, taking turns.
 #[derive(Debug)]
 pub(super) struct Rotation {
-    /// Which of the plan's.
+    /// Index of the PMU in the plan.
     index: u32,
     turns: Multiplexing,
-    /// How far the first descriptors of two CPUs are apart.
+    /// Distance between the first descriptors of two CPUs.
     stride: u32,
-    /// By CPU; those that went offline are not there.
+    /// Open groups by CPU, without CPUs that went offline.
     open: BTreeMap<Cpu, OpenCpu>,
     /// CPUs of the plan that this PMU has.
     wanted: Vec<Cpu>,
@@ -55,18 +57,18 @@ pub(super) struct Rotation {
     slice: u64,
     /// The active group.
     group: Option<u32>,
-    /// When it is to end, if something takes turns.
+    /// Time at which the slice is to end, if groups take turns.
     due: Option<Instant>,
 }
 
-/// What is open on a CPU.
+/// Open groups of a CPU.
 #[derive(Debug)]
 struct OpenCpu {
     always: Vec<PlannedGroup>,
     groups: Vec<PlannedGroup>,
 }
 
-/// Opens all counters per owner, held back.
+/// Opens all counters per owner, disabled.
 pub(super) fn open(plan: &Plan, maps: &Maps, root: &Path) -> Result<Vec<Rotation>, SessionError> {
     let stride = plan.counters();
     let mut taken = BTreeSet::new();
@@ -99,7 +101,7 @@ pub(super) fn open(plan: &Plan, maps: &Maps, root: &Path) -> Result<Vec<Rotation
     plan.turns.iter().enumerate().map(open).collect()
 }
 
-/// Whether a core PMU has a CPU: it says which, where cores differ.
+/// Returns a test of whether a core PMU has a CPU. The PMU lists its CPUs if cores differ.
 fn cores_of(root: &Path, pmu: &str) -> impl Fn(Cpu) -> bool + use<> {
     let place = catalog::place(root, pmu);
     move |cpu| match &place {
@@ -133,14 +135,15 @@ impl Rotation {
         Ok(())
     }
 
-    /// Only these groups have turns from the next slice on. A group that is alone counts all the time anyway.
+    /// Limits turns to these groups from the next slice on. A single group counts all the time anyway.
     fn keep_to(&mut self, groups: &[u32]) {
         if self.turns.take_turns() {
             self.order.keep_to(groups);
         }
     }
 
-    /// Starts what always counts, and the first slice. The CPUs count by now. How many could not be flushed.
+    /// Starts what always counts, and the first slice. The CPUs count by now. Returns the number of CPUs that
+    /// could not be flushed.
     fn start(&mut self, object: &mut Object) -> io::Result<u64> {
         self.slice = 1;
         self.group = self.order.next();
@@ -155,7 +158,7 @@ impl Rotation {
         Ok(lost)
     }
 
-    /// Begins the next slice on every CPU. How many could not be flushed.
+    /// Begins the next slice on every CPU. Returns the number of CPUs that could not be flushed.
     fn turn(&mut self, object: &mut Object) -> u64 {
         let before = self.group;
         self.slice += 1;
@@ -174,7 +177,7 @@ impl Rotation {
         lost
     }
 
-    /// Asks for the next slice of counters that take no turns: it begins on a CPU when that is flushed.
+    /// Requests the next slice of counters that are not multiplexed: it begins on a CPU when that is flushed.
     fn want_next(&mut self, maps: &Maps) {
         self.slice += 1;
         self.open.keys().for_each(|&cpu| self.want(maps, cpu));
@@ -209,7 +212,7 @@ impl Rotation {
             .collect()
     }
 
-    /// Ends the counting: the map would keep the events going until it is closed.
+    /// Ends the counting. Otherwise the map would keep the events going until it is closed.
     fn stop(&self) {
         for open in self.open.values() {
             let _ = open.always.iter().chain(self.in_force(open)).try_for_each(PlannedGroup::disable);
@@ -228,7 +231,7 @@ impl TasksSession {
         Ok(())
     }
 
-    /// When the next slice is to end, if counters take turns.
+    /// Returns the time at which the next slice is to end, if counters take turns.
     pub(in crate::session) fn turn_due(&self) -> Option<Instant> {
         self.rotations.iter().filter_map(|rotation| rotation.due).min()
     }
@@ -240,7 +243,7 @@ impl TasksSession {
         }
     }
 
-    /// Ends the slices that are due, and reads what was counted in them.
+    /// Ends the slices that are due, and reads their counts.
     pub(in crate::session) fn take_turns(&mut self) {
         let now = Instant::now();
         self.take_turns_that(|due| due <= now);
@@ -263,8 +266,8 @@ impl TasksSession {
         }
     }
 
-    /// Asks for the next slice where nothing takes turns; to be followed by a flush of every CPU. What always counts
-    /// starts again if someone else had its counters.
+    /// Requests the next slice if nothing takes turns. A flush of every CPU must follow. Groups that always
+    /// count start again if another user had their counters.
     pub(super) fn want_next_slices(&mut self) {
         for open in self.rotations.iter().flat_map(|rotation| rotation.open.values()) {
             // The kernel does nothing for a group that counts.
@@ -275,7 +278,7 @@ impl TasksSession {
         }
     }
 
-    /// What owners counted in slices that ended since the last drain.
+    /// Returns the counts of owners in slices that ended since the last drain.
     pub(super) fn take_slices(&mut self) -> Vec<SliceRow> {
         let cpus = self.machine.cpu.possible;
         for rotation in self.rotations.iter().filter(|rotation| rotation.due.is_none()) {
@@ -290,7 +293,7 @@ impl TasksSession {
         self.rotations.drain(..).for_each(|rotation| rotation.stop());
     }
 
-    /// A CPU went offline: its events are gone for good.
+    /// Closes the counters of a CPU that went offline: its events are gone for good.
     pub(super) fn close_counters(&mut self, cpu: Cpu) {
         for rotation in &mut self.rotations {
             if rotation.open.remove(&cpu).is_some() {
@@ -299,7 +302,7 @@ impl TasksSession {
         }
     }
 
-    /// Wants the counters of a CPU that is new to the plan.
+    /// Adds the counters of a CPU that is new to the plan to the wanted ones.
     pub(super) fn want_counters(&mut self, cpu: Cpu) {
         for rotation in &mut self.rotations {
             if cores_of(&self.root, &rotation.turns.pmu)(cpu) {
@@ -308,7 +311,8 @@ impl TasksSession {
         }
     }
 
-    /// A CPU is back, or new: opens its events, in the active slice. What cannot be opened stays closed.
+    /// Opens the events of a CPU that is back, or new, in the active slice. What cannot be opened stays
+    /// closed.
     pub(super) fn reopen_counters(&mut self, cpu: Cpu) {
         for rotation in self.rotations.iter_mut().filter(|rotation| rotation.wanted.contains(&cpu)) {
             if rotation.open(&self.object.maps, cpu).is_err() {

@@ -1,11 +1,12 @@
-//! The rotation of groups: which is active, and for how long. By chance, but every group as often as the others.
+//! The rotation of groups: order and length of their turns. Both are random, but every group has as many
+//! turns as the others.
 
 use std::{
     hash::{BuildHasher as _, Hasher as _, RandomState},
     time::Duration,
 };
 
-/// An order of groups without end: one random permutation after the other.
+/// Endless order of groups: one random permutation after the other.
 #[derive(Debug)]
 pub(in crate::session) struct Order {
     groups: Vec<u32>,
@@ -14,26 +15,26 @@ pub(in crate::session) struct Order {
     state: u64,
 }
 
-/// A seed that differs from run to run.
+/// Returns a seed that differs from run to run.
 pub(in crate::session) fn seed() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
 impl Order {
-    /// An order of so many groups; one seed always gives the same.
+    /// Returns an order of this many groups. One seed always yields the same order.
     pub(in crate::session) fn new(groups: u32, seed: u64) -> Self {
         // Zero is the one state that xorshift never leaves.
         Self { groups: (0..groups).collect(), left: Vec::new(), state: seed | 1 }
     }
 
-    /// From now on only these groups have turns; those that stay keep their place in the round.
+    /// Limits turns to these groups from now on. Groups that stay keep their place in the round.
     pub(in crate::session) fn keep_to(&mut self, groups: &[u32]) {
         self.left.retain(|group| groups.contains(group));
         self.left.extend(groups.iter().filter(|group| !self.groups.contains(group)));
         self.groups = groups.to_vec();
     }
 
-    /// The group whose turn it is now; `None` if there is no group.
+    /// Returns the group whose turn it is now; `None` if there is no group.
     pub(in crate::session) fn next(&mut self) -> Option<u32> {
         if self.left.is_empty() {
             self.left.clone_from(&self.groups);
@@ -45,14 +46,16 @@ impl Order {
         })
     }
 
-    /// A length between half of `mean` and half as much again: no period of the workload keeps step with it.
+    /// Returns a length between half of `mean` and half as much again, so that no period of the workload
+    /// keeps step with it.
     pub(in crate::session) fn jitter(&mut self, mean: Duration) -> Duration {
         // The upper 53 bits are a fraction that a double holds exactly.
         let fraction = (self.random() >> 11) as f64 / (1_u64 << 53) as f64;
         mean.mul_f64(0.5 + fraction)
     }
 
-    /// xorshift64* (Vigna, "An experimental exploration of Marsaglia's xorshift generators, scrambled", 2016).
+    /// Returns the next number of xorshift64* (Vigna, "An experimental exploration of Marsaglia's xorshift
+    /// generators, scrambled", 2016).
     const fn random(&mut self) -> u64 {
         self.state ^= self.state >> 12;
         self.state ^= self.state << 25;

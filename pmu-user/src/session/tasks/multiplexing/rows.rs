@@ -1,4 +1,4 @@
-//! Rows of a slice that has ended: the chain of those that were used, summed over CPUs.
+//! Rows of a slice that has ended: the chain of used rows, summed over CPUs.
 
 use std::collections::BTreeMap;
 
@@ -13,21 +13,21 @@ use crate::{
 
 const HEADS_WORD: usize = std::mem::offset_of!(Turn, heads) / 8;
 
-/// What an owner counted in a slice, by place.
+/// Counts of an owner in a slice, by place.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sum {
     time_ns: u64,
     places: [u64; PLACES],
 }
 
-/// Sums over `of` by slot. `cpus` is the number of possible CPUs.
+/// Returns the sums over `of` by slot. `cpus` is the number of possible CPUs.
 pub(super) fn read(maps: &Maps, cpus: u32, of: impl Iterator<Item = Cpu>, slice: u64) -> BTreeMap<u32, Sum> {
     let parity = (slice & 1) as usize;
     let rows = maps.slices.len() as u64 / 2 / u64::from(cpus);
     let mut sums: BTreeMap<u32, Sum> = BTreeMap::new();
     for cpu in of {
         let mut slot = maps.turns.read_word(cpu.0 as usize, HEADS_WORD + parity);
-        // A CPU that never reached the slice has an older one's chain, whose rows say so.
+        // A CPU that never reached the slice has an older one's chain, which its rows show.
         for _ in 0..rows {
             if slot == NO_SLOT || slot >= rows {
                 break;
@@ -53,12 +53,13 @@ impl Sum {
         }
     }
 
-    /// What the places mean while the group number `group` was active.
+    /// Returns the row that the places stand for while the group number `group` was active.
     pub(super) fn row(&self, turns: &Multiplexing, group: Option<u32>) -> SliceRow {
         let mut row = SliceRow { group, time_ns: self.time_ns, ..SliceRow::default() };
         let mut places = self.places.iter().copied();
         let mut take = |group: &EventGroup| {
-            // Groups are read one after the other, so one may seem to have run for a fraction of a microsecond longer.
+            // Groups are read one after the other, so one may seem to have run for a fraction of a
+            // microsecond longer.
             let running_ns = places.next().unwrap_or_default().min(self.time_ns);
             (running_ns, places.by_ref().take(group.events.len()).collect::<Vec<u64>>())
         };

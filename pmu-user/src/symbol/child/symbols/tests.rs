@@ -1,4 +1,4 @@
-//! Symbols of this very program, and which of two is the better.
+//! Symbols of this program itself, and the ranking of two symbols.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use object::{Object as _, ObjectSection as _, ObjectSymbol as _, read::Symbol};
 use super::{Binding, Rank, SymbolKind, Why, is_mark, parse, symbols};
 use crate::symbol::child::elf::identity;
 
-/// This very program.
+/// Returns the bytes of this program itself.
 fn program() -> Vec<u8> {
     std::fs::read("/proc/self/exe").unwrap()
 }

@@ -1,5 +1,5 @@
-//! Stacks that were made up, in this very program: its functions have call frame information, and at the entry of a function
-//! the return address is all that is on the stack.
+//! Artificial stacks in this program itself: its functions have call frame information, and at the entry of a
+//! function only the return address is on the stack.
 
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SymbolKind};
 
@@ -11,18 +11,18 @@ use super::{
     Unwinder,
 };
 
-/// Where the program is mapped.
+/// Address at which the program is mapped.
 const BASE: u64 = 0x5555_0000_0000;
 const STACK: u64 = 0x7fff_0000_1000;
 const NUMBER: u32 = 7;
 
-/// This very program, mapped as one piece, and entries of functions in it.
+/// This program, mapped as one piece, and entries of functions in it.
 struct Program {
     bytes: Vec<u8>,
     entries: Vec<u64>,
-    /// Where programs begin.
+    /// Start address of programs.
     start: u64,
-    /// Where its call frame information lies in the file.
+    /// Range of its call frame information in the file.
     frames: std::ops::Range<usize>,
 }
 
@@ -57,7 +57,7 @@ impl Program {
         unwinder
     }
 
-    /// Unwinds from the entry of the first function; what the stack holds is where each function returns to.
+    /// Unwinds from the entry of the first function. The stack holds the return addresses of the functions.
     fn unwind(&self, unwinder: &mut Unwinder, stack: &[u64]) -> (Vec<u64>, End) {
         let bytes: Vec<u8> = stack.iter().flat_map(|word| word.to_le_bytes()).collect();
         let starts = [Start { registers: [self.entries[0], STACK, 0, 0], bytes: bytes.len() as u32 }];
@@ -155,7 +155,7 @@ fn broken_call_frame_information_is_survived() {
     for round in 0..40 {
         program.bytes[frames.clone()].copy_from_slice(&whole);
         for byte in &mut program.bytes[frames.clone()] {
-            // From single bytes to everything.
+            // From single bytes to all bytes.
             if random() % (1 << (round / 4)) == 0 {
                 *byte = random() as u8;
             }

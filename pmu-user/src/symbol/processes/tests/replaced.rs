@@ -1,4 +1,4 @@
-//! What was there when a sample was taken, and is not any more.
+//! Mappings at the time of a sample that were replaced since.
 
 use super::{Host, LATE, found, told_of};
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-/// The mapping of a file at a time.
+/// Returns the mapping of a file at a time.
 fn told_at(since_ns: u64, start: u64, end: u64, file: &str) -> Region {
     let path = format!("/{file}").into_bytes();
     let inode = file.bytes().map(u64::from).sum();
@@ -32,7 +32,7 @@ fn a_sample_is_found_in_the_program_that_ran_when_it_was_taken() {
     for (at_ns, program) in programs {
         assert_eq!(host.look_at(2, at_ns + 5).ok(), found(2, program));
     }
-    // Nothing is known of what it was before.
+    // Nothing is known of the process before.
     assert!(matches!(host.look_at(2, 5), Err(NotFound::Unknown(EXECUTED))));
     assert!(matches!(host.look_at(2, 20), Err(NotFound::Unknown(LATER))), "nothing was mapped yet");
 }
@@ -102,7 +102,7 @@ fn what_was_mapped_over_what_was_read_is_not_known_before() {
     host.processes.map(2, told_at(20, 0x1000, 0x2000, "second"));
     assert_eq!(host.look_at(2, 19).ok(), found(2, "first"));
     assert_eq!(host.look_at(2, 20).ok(), found(2, "second"));
-    // Nothing was there before as far as it is known.
+    // As far as is known, nothing was there before.
     host.processes.map(2, told_at(20, 0x7000, 0x8000, "third"));
     assert!(matches!(host.processes.find(2, 0x7000, 10, |_| None), Err(NotFound::Unknown(LATER))));
 }
@@ -124,7 +124,7 @@ fn an_id_that_is_used_again_within_a_drain_has_the_samples_of_both() {
 fn a_map_that_was_read_after_an_exec_is_not_that_of_the_program_before() {
     let mut host = Host::with([(2, "second")]);
     host.processes.are_told = true;
-    // It was executed already, and the record of that comes later.
+    // The process has already executed it, and the record of the exec comes later.
     assert_eq!(host.look(2), found(2, "second"));
     host.processes.execute(2, 10);
     assert!(matches!(host.look_at(2, 9), Err(NotFound::Unknown(EXECUTED))));

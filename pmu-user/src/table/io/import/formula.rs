@@ -1,5 +1,5 @@
-//! Expressions over lists of events → a model's metrics; beside those of perfmon's file, what the cookbook asks for and leaves to the
-//! reader, and what says more.
+//! Metrics of a model from expressions over lists of events. Those of perfmon's file are joined by metrics
+//! that the cookbook requires and leaves to the reader, and by more detailed ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,22 +10,22 @@ use crate::table::{
     unit::Unit,
 };
 
-/// A metric that is to be in a table.
+/// A metric to add to a table.
 #[derive(Clone, Debug)]
 pub(super) struct Wanted {
     pub(super) name: String,
     pub(super) unit: String,
     pub(super) scope: String,
-    /// Whose definition it is.
+    /// Origin of its definition.
     pub(super) group: String,
-    /// Over names of inputs, `t` for seconds, or events; `EVENT.PART*` is the sum over all parts.
+    /// Formula over names of inputs, `t` for seconds, or events; `EVENT.PART*` is the sum over all parts.
     pub(super) formula: String,
-    /// Names of inputs, and the events that each is the sum of.
+    /// Names of inputs, each with the events of which it is the sum.
     pub(super) inputs: BTreeMap<String, Vec<String>>,
 }
 
 impl Wanted {
-    /// Events that a name of the formula is the sum of.
+    /// Returns the events of which a name of the formula is the sum.
     pub(super) fn events(&self, name: &str, model: &Model) -> Vec<String> {
         if let Some(events) = self.inputs.get(name) {
             return events.clone();
@@ -50,7 +50,7 @@ impl Wanted {
 pub(super) fn add(model: &mut Model, wanted: &[Wanted]) -> Result<(), String> {
     let mut operands = BTreeSet::new();
     for metric in wanted {
-        // Whatever is wrong with a formula shows when it is read for good.
+        // A fault in a formula shows when it is read for good.
         let _ = read(&metric.formula, &mut |name| {
             operands.extend(metric.events(name, model));
             Ok(Expr::Number(0.0))
@@ -85,9 +85,9 @@ pub(super) fn add(model: &mut Model, wanted: &[Wanted]) -> Result<(), String> {
     Ok(())
 }
 
-/// `t` is the length of the interval.
+/// Reads a formula, in which `t` is the length of the interval.
 fn read(formula: &str, events: &mut dyn FnMut(&str) -> Result<Expr, String>) -> Result<Expr, String> {
-    // What a sum over parts is called must be read as one name.
+    // The name of a sum over parts must be read as one name.
     let formula = formula.replace(".PART*", ".PART@");
     let expr = parse(&formula, &mut |name| match name {
         "t" => Ok(Expr::Constant(0)),
@@ -96,7 +96,7 @@ fn read(formula: &str, events: &mut dyn FnMut(&str) -> Result<Expr, String>) -> 
     expr.map_err(|error| error.to_string())
 }
 
-/// Name, unit, scope, whose definition, formula.
+/// Name, unit, scope, origin of the definition, and formula of a metric.
 type Own = (&'static str, &'static str, &'static str, &'static str, &'static str);
 
 const OWN: [Own; 12] = [
@@ -138,7 +138,7 @@ const OWN: [Own; 12] = [
         "cookbook",
         "UNC_IIO_COMP_BUF_OCCUPANCY.CMPD.PART* / UNC_IIO_COMP_BUF_INSERTS.CMPD.PART* / (UNC_IIO_CLOCKTICKS / t * 1e-9)",
     ),
-    // A line may also be lost while its write waits, because somebody invalidated it.
+    // A line may also be lost while its write waits, because it was invalidated.
     (
         "io.cpu_conflicts.invalidated",
         "%",
@@ -160,7 +160,7 @@ const OWN: [Own; 12] = [
         "pcm",
         "100 - 100 * UNC_IIO_IOMMU0.MISSES / UNC_IIO_IOMMU0.FIRST_LOOKUPS",
     ),
-    // What has no count of lookups has one of hits in the last level.
+    // Platforms without a count of lookups have one of hits in the last level.
     (
         "vtd.iotlb_miss.l4",
         "%",
@@ -179,7 +179,7 @@ const OWN: [Own; 12] = [
     ),
 ];
 
-/// Those whose events a platform has; of several definitions the first.
+/// Returns the metrics with events that a platform has; of several definitions the first.
 pub(super) fn beside(table: &IoTable) -> Vec<Wanted> {
     let mut found: Vec<Wanted> = Vec::new();
     for (name, unit, scope, group, formula) in OWN {

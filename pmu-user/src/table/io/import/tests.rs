@@ -1,4 +1,4 @@
-//! What an import makes of a small file, and which files it refuses.
+//! Tests of the tables from a small file, and of files that are refused.
 
 use super::{ImportError, import};
 use crate::table::{
@@ -6,7 +6,7 @@ use crate::table::{
     model::Counters,
 };
 
-/// Two platforms with equal facts and one that differs, in the form of the file.
+/// Returns two platforms with equal facts and one that differs, in the form of the file.
 fn json(spr_config: &str) -> String {
     let event = |config: &str| {
         format!(

@@ -1,4 +1,5 @@
-//! A sheet made for these tests, with a column of cores that have everything and one of cores that have less.
+//! Tests on a sheet made for them, with a column of cores that have everything and one of cores that have
+//! less.
 
 use super::{FORMULA_BYTES_MAX, column, read};
 use crate::table::{
@@ -28,7 +29,7 @@ Aux,#Seconds,,,DurationTimeInMilliSeconds / 1000,DurationTimeInMilliSeconds / 10
 Aux,DurationTimeInMilliSeconds,,,,,,SystemParameter,,,
 ";
 
-/// Lines of metrics in the table of a column, by cores that have every event but these.
+/// Returns the lines of metrics in the table of a column, for cores that have every event but these.
 fn lines(text: &str, column: &str, lacking: &[&str]) -> Vec<String> {
     let has = |event: &str| event.contains('.') && event != "NO.SUCH" && !lacking.contains(&event);
     let (version, metrics) = read(text, column, &has).unwrap();
@@ -40,7 +41,7 @@ fn lines(text: &str, column: &str, lacking: &[&str]) -> Vec<String> {
     metrics.map(|line| line.replace('\t', " ; ")).collect()
 }
 
-/// The line of a metric. `None` if the cores have it not.
+/// Returns the line of a metric; `None` if the cores lack it.
 fn line(column: &str, lacking: &[&str], name: &str) -> Option<String> {
     let start = format!("{name} ; ");
     let all = lines(TEXT, column, lacking);

@@ -19,7 +19,7 @@ pub(super) enum Told {
     Number(i64),
 }
 
-/// Tables while they are made: each begins with an empty row, which means none.
+/// Tables under construction. Each begins with an empty row, which means none.
 pub(super) struct Tables {
     texts: Once<String, String>,
     mappings: Once<(i32, String), Mapping>,
@@ -29,7 +29,8 @@ pub(super) struct Tables {
     stacks: Once<Vec<i32>, Stack>,
 }
 
-/// A place in a table. No table of ours has as many rows as this holds: each is of a stack, of which there are bounded many.
+/// Returns an index as a place in a table. No table has as many rows as `i32` holds: each row belongs to a
+/// stack, and the number of stacks is bounded.
 fn place(index: usize) -> i32 {
     i32::try_from(index).unwrap_or(0)
 }
@@ -53,7 +54,7 @@ impl Tables {
         tables
     }
 
-    /// What a request has.
+    /// Returns the dictionary of a request.
     pub(super) fn finish(self) -> Dictionary {
         Dictionary {
             mappings: self.mappings.list,
@@ -93,7 +94,8 @@ impl Tables {
         let mut locations = Vec::new();
         let mut calls = false;
         for (frames, is_kernel) in lined.instructions() {
-            // An address in no known mapping means nothing to who reads it; as a caller it mostly is none, and so are those behind it.
+            // An address outside all known mappings is meaningless to a reader. As a caller it is mostly
+            // wrong, and so are the callers behind it.
             if calls && matches!(frames.last(), Some((Frame::Address(_), _))) {
                 locations.push(self.location(&[(&broken, None)], is_kernel));
                 break;
@@ -104,7 +106,7 @@ impl Tables {
         place(self.stacks.place(locations.clone(), || Stack { locations }))
     }
 
-    /// An instruction: a function, and before it those that are inlined there, the innermost first.
+    /// Returns an instruction: a function, preceded by the functions inlined there, innermost first.
     fn location(&mut self, frames: &[LinedFrame<'_>], is_kernel: bool) -> i32 {
         let key = frames.iter().map(|&(frame, line)| (frame.clone(), line.cloned())).collect();
         let key = (is_kernel, key);
@@ -113,7 +115,7 @@ impl Tables {
         }
         let Some(&(frame, _)) = frames.last() else { return 0 };
         let mapping = self.mapping(frame, is_kernel);
-        // What has a name has no address: it is a function's, wherever samples hit it.
+        // A location with a name has no address: it belongs to the function, wherever samples hit it.
         let (address, is_named) = match frame {
             Frame::Function { .. } | Frame::Rest | Frame::Cut(_) => (0, true),
             Frame::Offset { offset: address, .. } | Frame::Address(address) => (*address, false),
@@ -129,7 +131,7 @@ impl Tables {
         place(self.locations.add(key, Location { mapping, address, lines, attributes: vec![mode] }))
     }
 
-    /// The file that a frame's code is in; 0 if it is not known. Addresses in it are offsets.
+    /// Returns the file that holds a frame's code, or 0 if it is not known. Addresses in it are offsets.
     fn mapping(&mut self, frame: &Frame, is_kernel: bool) -> i32 {
         let filename = self.file(frame, is_kernel);
         if filename == 0 {
@@ -157,7 +159,8 @@ impl Tables {
         }
     }
 
-    /// A function in a source file, if that is known. Which program it is part of, the mapping says.
+    /// Returns a function in a source file, if that is known. The program that it is part of is in the
+    /// mapping.
     fn function(&mut self, frame: &Frame, line: Option<&Arc<drain::Line>>) -> i32 {
         let filename = words::source(line).map_or(0, |file| self.text(&file));
         let name = self.text(&words::code(frame));
@@ -177,7 +180,7 @@ mod tests {
         view::export::{Lined, words},
     };
 
-    /// Addresses and names of a stack's locations.
+    /// Returns the addresses and names of a stack's locations.
     fn locations(frames: Vec<Frame>, kernel: usize) -> Vec<(u64, String)> {
         let share = Known { estimate: 1.0, low: 1.0, high: 1.0, coverage: 1.0, how: How::Counted };
         let (samples, tallies, by_line) = (vec![1], Vec::new(), Vec::new());

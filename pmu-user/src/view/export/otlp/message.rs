@@ -1,11 +1,12 @@
-//! Messages of OTLP's profiles (github.com/open-telemetry/opentelemetry-proto 1.10, profiles/v1development): their fields that we write, under
-//! their numbers. Places of tables are called `…_strindex` and `…_index` there; 0 is the empty row that each table begins with.
+//! Messages of OTLP profiles (github.com/open-telemetry/opentelemetry-proto 1.10, profiles/v1development):
+//! the fields written here, under their numbers. Indexes into tables are called `…_strindex` and `…_index`
+//! there. 0 is the empty row that each table begins with.
 
 use prost::Message;
 
 use crate::view::otlp::{AnyValue, Resource, Scope};
 
-/// ExportProfilesServiceRequest, which as ProfilesData is a file's.
+/// ExportProfilesServiceRequest, which a file holds as ProfilesData.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Request {
     #[prost(message, repeated, tag = "1")]
@@ -14,7 +15,7 @@ pub(super) struct Request {
     pub(super) dictionary: Option<Dictionary>,
 }
 
-/// ProfilesDictionary.
+/// ProfilesDictionary of a request.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Dictionary {
     #[prost(message, repeated, tag = "1")]
@@ -97,7 +98,7 @@ pub(super) struct Mapping {
 
 #[derive(Clone, PartialEq, Eq, Message)]
 pub(super) struct Stack {
-    /// Innermost first.
+    /// Locations, innermost frame first.
     #[prost(int32, repeated, tag = "1")]
     pub(super) locations: Vec<i32>,
 }
@@ -118,7 +119,7 @@ pub(super) struct Location {
 pub(super) struct Line {
     #[prost(int32, tag = "1")]
     pub(super) function: i32,
-    /// 0 if it is not known.
+    /// Source line, or 0 if it is not known.
     #[prost(int64, tag = "2")]
     pub(super) line: i64,
 }
@@ -133,11 +134,11 @@ pub(super) struct Function {
     pub(super) filename: i32,
 }
 
-/// A span of a trace; we know none.
+/// Link to a span of a trace, of which none is known.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub(super) struct Link {}
 
-/// KeyValueAndUnit.
+/// Attribute, called KeyValueAndUnit there.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Attribute {
     #[prost(int32, tag = "1")]

@@ -1,4 +1,5 @@
-//! Messages of Perfetto's traces (github.com/google/perfetto, protos/perfetto/trace): their fields that we write, under their numbers.
+//! Messages of Perfetto's traces (github.com/google/perfetto, protos/perfetto/trace): the fields written
+//! here, under their numbers.
 
 use prost::Message;
 

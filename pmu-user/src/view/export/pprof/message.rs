@@ -1,4 +1,5 @@
-//! Messages of pprof's profile.proto (github.com/google/pprof, proto/profile.proto): its fields that we write, under its numbers.
+//! Messages of pprof's profile.proto (github.com/google/pprof, proto/profile.proto): the fields written here,
+//! under their numbers.
 
 use prost::Message;
 
@@ -30,7 +31,7 @@ pub(super) struct Profile {
     pub(super) default_sample_type: i64,
 }
 
-/// Both are places in the string table, as every text is.
+/// Kind and unit of a value. Both are indexes into the string table, as every text is.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub(super) struct ValueType {
     #[prost(int64, tag = "1")]
@@ -41,17 +42,17 @@ pub(super) struct ValueType {
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Sample {
-    /// Innermost first.
+    /// Locations, innermost frame first.
     #[prost(uint64, repeated, tag = "1")]
     pub(super) location_id: Vec<u64>,
-    /// One for each sample type.
+    /// Values, one for each sample type.
     #[prost(int64, repeated, tag = "2")]
     pub(super) value: Vec<i64>,
     #[prost(message, repeated, tag = "3")]
     pub(super) label: Vec<Label>,
 }
 
-/// A text or a number.
+/// Label with a text or a number.
 #[derive(Clone, Copy, PartialEq, Message)]
 pub(super) struct Label {
     #[prost(int64, tag = "1")]
@@ -94,7 +95,7 @@ pub(super) struct Location {
 pub(super) struct Line {
     #[prost(uint64, tag = "1")]
     pub(super) function_id: u64,
-    /// 0 if it is not known.
+    /// Source line, or 0 if it is not known.
     #[prost(int64, tag = "2")]
     pub(super) line: i64,
 }

@@ -1,13 +1,14 @@
-//! Messages of OTLP's metrics (github.com/open-telemetry/opentelemetry-proto, metrics/v1): their fields that we write, under their numbers.
+//! Messages of OTLP metrics (github.com/open-telemetry/opentelemetry-proto, metrics/v1): the fields written
+//! here, under their numbers.
 
 use prost::Message;
 
 use crate::view::otlp::{KeyValue, Resource, Scope};
 
-/// Sums since a beginning (AGGREGATION_TEMPORALITY_CUMULATIVE).
+/// Temporality of sums since a beginning (AGGREGATION_TEMPORALITY_CUMULATIVE).
 pub(super) const CUMULATIVE: i32 = 2;
 
-/// ExportMetricsServiceRequest.
+/// ExportMetricsServiceRequest of OTLP.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Request {
     #[prost(message, repeated, tag = "1")]
@@ -30,7 +31,7 @@ pub(super) struct ScopeMetrics {
     pub(super) metrics: Vec<Metric>,
 }
 
-/// One of its kinds is there.
+/// Metric with the data of one kind.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Metric {
     #[prost(string, tag = "1")]
@@ -63,7 +64,7 @@ pub(super) struct Sum {
     pub(super) is_monotonic: bool,
 }
 
-/// NumberDataPoint.
+/// NumberDataPoint of OTLP.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct NumberPoint {
     #[prost(message, repeated, tag = "7")]
@@ -84,7 +85,7 @@ pub(super) struct ExponentialHistogram {
     pub(super) temporality: i32,
 }
 
-/// ExponentialHistogramDataPoint.
+/// ExponentialHistogramDataPoint of OTLP.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct ExponentialPoint {
     #[prost(message, repeated, tag = "1")]

@@ -1,4 +1,4 @@
-//! The summary as JSON: a row an object. What is not known is `null`, with a `reason` beside it.
+//! Summary as JSON, one object per row. An unknown value is `null`, with a `reason`.
 
 use std::io::{self, Write};
 
@@ -16,7 +16,7 @@ pub(super) fn write(into: &mut dyn Write, summary: &Summary) -> io::Result<()> {
     summary.notes().iter().try_for_each(|text| line(into, &note(text)))
 }
 
-/// A `platform` row and a `device` row for each device.
+/// Writes a `platform` row, and a `device` row for each device.
 pub(super) fn things(into: &mut dyn Write, summary: &Summary) -> io::Result<()> {
     line(into, &platform(summary))?;
     summary.rows().iter().try_for_each(|row| line(into, &device(row)))
@@ -99,7 +99,8 @@ fn mapping<T>(mapping: &Mapping<T>, value: impl Fn(&T) -> Json) -> Json {
     }
 }
 
-/// Each rate with what it carries in one direction, and the raw figure of both directions that handbooks have.
+/// Returns each rate with what it carries in one direction, and the raw figure of both directions as in
+/// handbooks.
 fn link(link: &Link) -> Json {
     let rate = |rate: &crate::machine::io::link::Rate| {
         json!({

@@ -1,4 +1,4 @@
-//! The summary for people.
+//! Summary as text.
 
 use std::{
     collections::BTreeMap,
@@ -73,7 +73,7 @@ fn sockets(summary: &Summary) -> String {
     format!("{sockets}{cores}{threads}")
 }
 
-/// Modules of a kind together: `16 × 64.0 GiB DDR5 at 4800 MT/s`.
+/// Returns the modules of each kind together: `16 × 64.0 GiB DDR5 at 4800 MT/s`.
 fn modules(modules: &[Module]) -> String {
     let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
     for module in modules {
@@ -85,7 +85,7 @@ fn modules(modules: &[Module]) -> String {
     kinds.iter().map(|(kind, count)| format!("{count} × {kind}")).collect::<Vec<_>>().join(", ")
 }
 
-/// A table for each socket.
+/// Writes a table for each socket.
 fn devices(into: &mut dyn Write, style: &Style, summary: &Summary) -> io::Result<()> {
     let rows = summary.rows();
     if rows.is_empty() {
@@ -143,7 +143,7 @@ fn table(rows: &[Row]) -> Table {
     table
 }
 
-/// `uncore_iio_0 cpu 0 (kernel), part 2 (table)`.
+/// Returns the counters of a row: `uncore_iio_0 cpu 0 (kernel), part 2 (table)`.
 fn counted_by(row: &Row) -> String {
     let Some(Mapping::Known { value, source }) = row.stack.map(|stack| &stack.unit) else {
         return "unknown".to_owned();

@@ -1,4 +1,5 @@
-//! Programs as `pmu-ebpf/src/io` has them, cut where another CPU may come between, and the maps they share.
+//! Simulation of the programs in `pmu-ebpf/src/io`, cut where another CPU may run in between, and of their
+//! maps.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,24 +9,24 @@ use super::super::Rows;
 use crate::bpf::LoadError;
 
 const SLOTS: u32 = 16;
-/// Slots that owners may have.
+/// Limit of the slots that owners may have.
 pub(super) const OWNER_SLOTS: u32 = 13;
 /// Simulated time of a step.
 pub(super) const STEP_NS: u64 = 100_000_000;
 const DEVICE: u64 = 7;
-/// Owner of what found no slot.
+/// Owner of counts without a slot.
 const OTHER: u64 = 0;
 
-/// What happens next.
+/// Next step of the simulation.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
     /// A request begins on a CPU.
     Begin(usize),
-    /// The program on a CPU goes on.
+    /// The program on a CPU continues.
     Go(usize),
     /// A request ends on a CPU.
     End(usize),
-    /// User space has its turn.
+    /// User space runs.
     User,
 }
 
@@ -43,20 +44,20 @@ impl Step {
     ];
 }
 
-/// What recycling leaves out, to see that it matters.
+/// Part that recycling leaves out, to test that it matters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Patience {
-    /// Nothing.
+    /// Nothing is left out.
     Waits,
-    /// Grace periods.
+    /// Grace periods are left out.
     None,
-    /// What was looked up last.
+    /// Clearing of recent lookups is left out.
     KeepsRecent,
-    /// Requests in flight.
+    /// Requests in flight are left out.
     IgnoresRequests,
 }
 
-/// What the program on a CPU does next, for an owner.
+/// Next step of the program on a CPU, for an owner.
 #[derive(Clone, Copy, Debug)]
 enum Program {
     Idle,
@@ -73,22 +74,22 @@ pub(super) struct Kernel {
     free: Vec<u32>,
     owners: Vec<u64>,
     counts: Vec<u64>,
-    /// What each CPU looked up last: owner and slot.
+    /// Last lookup of each CPU: owner and slot.
     recent: [Option<(u64, u32)>; 2],
     programs: [Program; 2],
-    /// Numbers of the programs that run, and the next number.
+    /// Numbers of the running programs, and the next number.
     numbers: [u64; 2],
     next: u64,
     /// Programs below this number must have ended.
     grace: u64,
-    /// In flight: whose it really is, and its slot.
+    /// Requests in flight: the true owner, and the slot.
     requests: Vec<(u64, u32)>,
     retired: BTreeMap<u64, u64>,
-    /// What each owner really did.
+    /// True counts of each owner.
     pub(super) truth: BTreeMap<u64, u64>,
-    /// How many slots were given up.
+    /// Number of slots that were given up.
     pub(super) given_up: usize,
-    /// How often owners who share got another chance.
+    /// Number of retries for owners that share.
     pub(super) chances: usize,
 }
 
@@ -117,7 +118,7 @@ impl Kernel {
         match step {
             Step::Begin(cpu) => self.run(cpu, Program::LookUp(owner)),
             Step::End(cpu) if self.is_idle(cpu) && !self.requests.is_empty() => {
-                // It is marked as ended first, and counted then.
+                // The request is marked as ended first, and counted then.
                 let (owner, slot) = self.requests.remove(owner as usize % self.requests.len());
                 self.run(cpu, Program::Count(owner, slot));
             }
@@ -180,20 +181,20 @@ impl Kernel {
         Program::Remember(OTHER, 0)
     }
 
-    /// Lets the program on the first CPU run to its end.
+    /// Runs the program on the first CPU to its end.
     fn settle(&mut self) {
         while !self.is_idle(0) {
             self.programs[0] = self.go(0);
         }
     }
 
-    /// A request's begin, undisturbed.
+    /// Begins a request, undisturbed.
     pub(super) fn start(&mut self, owner: u64) {
         self.run(0, Program::LookUp(owner));
         self.settle();
     }
 
-    /// A request, undisturbed.
+    /// Runs a request, undisturbed.
     pub(super) fn request(&mut self, owner: u64) {
         self.start(owner);
         self.end();
@@ -206,7 +207,7 @@ impl Kernel {
         }
     }
 
-    /// Everything that has begun ends.
+    /// Ends all programs and requests that have begun.
     pub(super) fn finish(&mut self) {
         self.settle();
         while !self.is_idle(1) {
@@ -217,7 +218,7 @@ impl Kernel {
         }
     }
 
-    /// Counts of the rows that there are, by owner.
+    /// Returns the counts of the existing rows, by owner.
     pub(super) fn live(&self) -> BTreeMap<u64, u64> {
         let mut live = BTreeMap::new();
         for (&owner, &count) in self.owners.iter().zip(&self.counts).filter(|&(_, &count)| count > 0) {
@@ -226,7 +227,7 @@ impl Kernel {
         live
     }
 
-    /// All counts, by owner.
+    /// Returns all counts, by owner.
     pub(super) fn counted(&self) -> BTreeMap<u64, u64> {
         let mut all = self.retired.clone();
         for (owner, count) in self.live() {
@@ -294,7 +295,7 @@ impl Rows for Kernel {
             self.owners[row] = 0;
             self.given_up += 1;
         }
-        // In order, as the real ones are put.
+        // In order, as the real ones are pushed.
         self.free.extend(slots);
         self.free.sort_unstable_by(|left, right| right.cmp(left));
     }

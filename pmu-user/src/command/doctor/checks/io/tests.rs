@@ -1,4 +1,4 @@
-//! Servers that are made, and a guest that was captured.
+//! Tests with synthetic servers, and a captured guest.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use crate::{
     table::io::testing::{Family, server},
 };
 
-/// What files alone say below `root`, on a machine of which only I/O matters.
+/// Returns the checks of files below `root`, on a machine of which only I/O matters.
 fn checks(root: &Path) -> Vec<Check> {
     let machine = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/machines/guest-no-pmu");
     counters(&Machine::read(&machine).unwrap(), &Privileges::read(Path::new("/")), root).unwrap()
@@ -25,7 +25,8 @@ fn check<'a>(checks: &'a [Check], name: &str) -> &'a Check {
     checks.iter().find(|check| check.name == name).unwrap()
 }
 
-/// An Ice Lake server with a network card behind a port of a bus that the kernel maps, and of one that it does not.
+/// An Ice Lake server with a network card behind a port of a bus that the kernel maps, and of one that it
+/// does not.
 fn ice_lake() -> Tree {
     let tree = server(Family::IceLake, &[("iio", 2)]);
     tree.write("proc/cpuinfo", "vendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 106\nstepping\t: 6\n");
