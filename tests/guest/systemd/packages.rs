@@ -52,7 +52,7 @@ fn the_package_is_installed_runs_is_upgraded_and_leaves_nothing() {
 
     let pid = prints("systemctl show --property=MainPID --value pmbpf");
     prints("dpkg --install /work/new.deb");
-    assert_eq!(prints("dpkg-query --show --showformat='${Version}' pmbpf"), "0.2.0");
+    assert_eq!(prints("dpkg-query --show --showformat='${Version}' pmbpf"), "0.2.0-1");
     assert_ne!(prints("systemctl show --property=MainPID --value pmbpf"), pid, "the new one runs");
     wait_until("it serves again", || get("/readyz").is_some());
     assert_eq!(fs::read_to_string("/etc/default/pmbpf").unwrap(), "PMBPF_SERVE=-I 1s\n", "settings stay");
