@@ -192,8 +192,11 @@ fn ticks_that_a_handler_delayed_are_told_with_its_name_and_are_not_masked() {
     let (low, high) = (&blind["handlers"]["low"], &blind["handlers"]["high"]);
     let (low, high) = (low.as_f64().unwrap(), high.as_f64().unwrap());
     assert!(low * 0.8 < time && time < high * 1.2, "{time} is not in [{low}, {high}]");
-    // Ticks that the hypervisor delays at the same time leave the value uncertain, as the interval shows.
-    assert!(blind["masked"]["low"].as_f64().is_none_or(|masked| masked < 0.1 * time), "{blind}");
+    // As in blind.rs: then late ticks do not show masked time.
+    if blind["floor"]["share"].as_f64() > Some(0.05) {
+        return skipped("the hypervisor delays ticks of user code, too");
+    }
+    assert!(blind["masked"]["value"].as_f64().is_none_or(|masked| masked < 0.1 * time), "{blind}");
 }
 
 #[test]

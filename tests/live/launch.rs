@@ -92,13 +92,13 @@ fn by_sudo(arguments: &[&str], command: &str) -> (String, String, Option<i32>) {
 #[test]
 fn a_command_runs_as_who_called_sudo_unless_another_user_is_named() {
     let says = "id -u; id -g; echo $USER ${SUDO_UID-none}; grep CapEff /proc/self/status";
-    let (said, told, _) = by_sudo(&[], says);
-    assert_eq!(said, "65534\n65534\nnobody none\nCapEff:\t0000000000000000\n", "{told}");
-    assert!(told.contains("the command runs as nobody, the user who called sudo"), "{told}");
+    let (said, message, _) = by_sudo(&[], says);
+    assert_eq!(said, "65534\n65534\nnobody none\nCapEff:\t0000000000000000\n", "{message}");
+    assert!(message.contains("the command runs as nobody, the user who called sudo"), "{message}");
     assert_eq!(by_sudo(&["--as", "root"], "id -u; id -G").0, "0\n0\n");
     assert_eq!(by_sudo(&["--as", "12345:54321"], "id -u; id -G").0, "12345\n54321\n");
-    let (said, told, code) = by_sudo(&["--as", "no-such-user"], "id -u");
-    assert!(said.is_empty() && told.contains("no user `no-such-user`") && code == Some(2), "{told}");
+    let (said, message, code) = by_sudo(&["--as", "no-such-user"], "id -u");
+    assert!(said.is_empty() && message.contains("no user `no-such-user`") && code == Some(2), "{message}");
 }
 
 #[test]
@@ -126,8 +126,11 @@ fn a_directory_may_not_be_executed_and_is_not_said_to_be_missing() {
     ] {
         for way in [&["run"][..], &["stat", "-e", "task-clock"], &["io"]] {
             let output = pmbpf().args(way).args(["--", program]).output().unwrap();
-            let told = text(&output.stderr);
-            assert!(output.status.code() == Some(code) && told.contains(why), "{way:?} {program}: {told}");
+            let message = text(&output.stderr);
+            assert!(
+                output.status.code() == Some(code) && message.contains(why),
+                "{way:?} {program}: {message}"
+            );
         }
     }
 }
@@ -174,8 +177,8 @@ fn the_share_of_a_cpu_is_of_the_time_that_a_command_took() {
     let row = said.lines().find(|line| line.trim_start().starts_with("sping")).unwrap();
     let words: Vec<&str> = row.split_whitespace().collect();
     let percent = words.iter().position(|word| *word == "%").unwrap();
-    let told: f64 = words[percent - 1].parse().unwrap();
-    assert!((told - share).abs() < 0.01 * share, "{told} for {share}: {row}");
+    let message: f64 = words[percent - 1].parse().unwrap();
+    assert!((message - share).abs() < 0.01 * share, "{message} for {share}: {row}");
 }
 
 #[test]
@@ -188,9 +191,9 @@ fn a_process_that_dies_before_it_is_the_command_ends_the_run_with_the_reason() {
         let mut timed = Command::new("timeout");
         timed.args(["-k", "5", "60"]).arg(binary()).args([way, "--", "true"]).env("LD_PRELOAD", &library);
         let output = timed.stdin(Stdio::null()).output().unwrap();
-        let told = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(125), "{told}");
-        assert!(told.contains("cannot start the command") && told.contains("signal: 9"), "{told}");
+        let message = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{message}");
+        assert!(message.contains("cannot start the command") && message.contains("signal: 9"), "{message}");
     }
 }
 
@@ -201,9 +204,9 @@ fn a_program_that_cannot_be_executed_ends_the_run_with_the_reason() {
     fs::set_permissions(&program.0, fs::Permissions::from_mode(0o755)).unwrap();
     for way in [&["run"][..], &["stat", "-e", "task-clock"], &["io"]] {
         let output = pmbpf().args(way).args(["-o", "-", "--", program.as_str()]).output().unwrap();
-        let told = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(127), "{way:?}: {told}");
-        assert_eq!(told.matches("no interpreter of that name").count(), 1, "{way:?}: {told}");
+        let message = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(127), "{way:?}: {message}");
+        assert_eq!(message.matches("no interpreter of that name").count(), 1, "{way:?}: {message}");
         assert!(!text(&output.stdout).contains("OWNERS"), "{way:?}: nothing ran");
     }
 }

@@ -217,7 +217,7 @@ struct Since {
     from_ns: u64,
     /// Whether the condition has held for long enough.
     is_met: bool,
-    is_told: bool,
+    is_reported: bool,
 }
 
 /// Condition that is met.
@@ -266,7 +266,7 @@ impl Conditions {
         self.all.get(place)
     }
 
-    /// Returns the conditions that are met and were not reported ([`Conditions::told`]) since they began to
+    /// Returns the conditions that are met and were not reported ([`Conditions::set_reported`]) since they began to
     /// hold.
     pub fn met(&mut self, report: &Report) -> Vec<Met> {
         let (mut held, mut met) = (HashMap::new(), Vec::new());
@@ -279,12 +279,12 @@ impl Conditions {
                 for (place, condition) in self.all.iter().enumerate() {
                     let Some(value) = condition.holds(frame, &number) else { continue };
                     let about = About::new(place, &number);
-                    let began = Since { from_ns: frame.0, is_met: false, is_told: false };
+                    let began = Since { from_ns: frame.0, is_met: false, is_reported: false };
                     let mut since = self.held.get(&about).copied().unwrap_or(began);
                     // The kernel determines the length of intervals: one that is a little short counts.
                     let until_ns = frame.0.saturating_add(frame.1).saturating_add(frame.1 / 10);
                     since.is_met = until_ns.saturating_sub(since.from_ns) >= condition.lasting_ns;
-                    if since.is_met && !since.is_told {
+                    if since.is_met && !since.is_reported {
                         met.push(Met { condition: place, whose: whose(number.whose), value });
                     }
                     held.insert(about, since);
@@ -298,8 +298,8 @@ impl Conditions {
 
     /// Marks all that is met as reported. A reported condition is silent until it has ceased to hold and is
     /// met again.
-    pub fn told(&mut self) {
-        self.held.values_mut().for_each(|since| since.is_told |= since.is_met);
+    pub fn set_reported(&mut self) {
+        self.held.values_mut().for_each(|since| since.is_reported |= since.is_met);
     }
 }
 

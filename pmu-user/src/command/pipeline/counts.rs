@@ -16,7 +16,7 @@ const NOTHING: CountsDrain = CountsDrain { run: 1, at: Duration::ZERO, parts: Ve
 /// Memory limit for the reports of several runs, in bytes.
 const RUNS_BYTES_MAX: usize = 64 << 20;
 
-/// Refuses a plan whose reports exceed the memory limit, so that no run begins, and nothing is read, in vain.
+/// Refuses a plan whose reports would exceed the memory limit, before a run begins or a recording is read.
 ///
 /// # Errors
 ///

@@ -82,7 +82,7 @@ fn it_is_met_once_it_has_held_for_long_enough_and_told_once_until_it_ceases_to_h
         let ms = |is_busy| if is_busy { 4000 } else { 1000 };
         let met = conditions.met(&world.interval(&[did("/web", ms(web), 0), did("/batch", ms(batch), 0)]));
         if tells {
-            conditions.told();
+            conditions.set_reported();
         }
         of_whom(&met).join(" ")
     };

@@ -27,7 +27,6 @@ pub struct Inherited {
     /// Signals that are ignored, likewise.
     ignored: u64,
     /// Niceness of the command (setpriority(2)).
-    #[serde(default)]
     niceness: i32,
     /// User that it runs as; `None`: pmbpf's.
     user: Option<User>,

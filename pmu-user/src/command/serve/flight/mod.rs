@@ -307,7 +307,7 @@ impl Rules {
         let why = words(condition, first, met.len() - 1);
         if self.asks.ask(Ask::of(Cause::Rule, Some((condition.measure.name(), why)))).is_ok() {
             self.last = Some(Instant::now());
-            self.conditions.told();
+            self.conditions.set_reported();
         } else {
             self.told.refuse(Cause::Rule);
         }
